@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -122,7 +121,8 @@ type named struct {
 // keep keeps the wanted types until the life ends. If they cannot be kept, since the
 // server does not know one of them, those wanted before stay, if there are any.
 func (k *keeper) keep() error {
-	var now, before *wanted // what is kept, and what was wanted before anything was
+	var now *wanted      // what is kept
+	var before []*wanted // what was wanted before anything was kept, and is not refused
 	for {
 		w := k.wanted.Load()
 		if w == now {
@@ -134,20 +134,27 @@ func (k *keeper) keep() error {
 			}
 		}
 		interrupted, err := k.tryToKeep(*w, now == nil)
-		switch back := cmp.Or(now, before); {
+		back := now
+		if n := len(before); back == nil && n > 0 {
+			back = before[n-1]
+		}
+		switch {
 		case k.ctx.Err() != nil:
 			return context.Cause(k.ctx)
 		case err == nil:
 			now = w
 		case interrupted:
-			before = w
+			if now == nil && k.wanted.Load() != w {
+				before = append(before, w)
+			}
 		case back == nil:
 			k.end(err)
 			return err
 		default:
 			k.logf("reload: the old settings go on: %s", oneLine(err))
-			before = nil
-			k.wanted.CompareAndSwap(w, back) // unless it was read again
+			if k.wanted.CompareAndSwap(w, back) && now == nil { // otherwise it was read again
+				before = before[:len(before)-1]
+			}
 		}
 	}
 }

@@ -39,6 +39,14 @@ type configured struct {
 // those that name file and server. Without lines there is no config file.
 func newConfigured(t *testing.T, lines string, args ...string) *configured {
 	t.Helper()
+	c := prepared(t)
+	c.start(lines, args...)
+	return c
+}
+
+// prepared is a mirror that does not run yet.
+func prepared(t *testing.T) *configured {
+	t.Helper()
 	c := &configured{t: t, sim: kubesim.New(kubesim.Options{}), dir: t.TempDir(), log: &buffer{}, hangups: make(chan os.Signal)}
 	if _, err := c.sim.Start(); err != nil {
 		t.Fatal(err)
@@ -49,6 +57,11 @@ func newConfigured(t *testing.T, lines string, args ...string) *configured {
 	c.db, c.config = filepath.Join(c.dir, "f.db"), filepath.Join(c.dir, "mirror.yaml")
 	c.create("web", "a")
 	c.create("other", "b")
+	return c
+}
+
+func (c *configured) start(lines string, args ...string) {
+	c.t.Helper()
 	if lines == "" {
 		args = append(args, "--db", c.db, "--server", c.sim.URL())
 	} else {
@@ -59,17 +72,16 @@ func newConfigured(t *testing.T, lines string, args ...string) *configured {
 	c.mirror, m.hangups = m, c.hangups
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(c.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.ExecuteContext(ctx) }()
 	c.end = func() {
-		t.Helper()
+		c.t.Helper()
 		cancel()
 		if err := <-ended; err != nil {
-			t.Errorf("the mirror ended: %v\n%s", err, c.log)
+			c.t.Errorf("the mirror ended: %v\n%s", err, c.log)
 		}
 	}
-	return c
 }
 
 func (c *configured) create(namespace, name string) {
@@ -245,6 +257,36 @@ func TestReloadOffline(t *testing.T) {
 		}
 		return nil
 	})
+	c.end()
+}
+
+// TestReloadsBeforeFirstAnswer: a mirror that has not reached the server yet was given wrong
+// types twice. Once the server answers, it refuses both, and the first settings go on.
+func TestReloadsBeforeFirstAnswer(t *testing.T) {
+	const all = "all-namespaces: true\n"
+	c := prepared(t)
+	if err := c.sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	const waits = ": the server cannot be asked about this type; trying again"
+	c.start(all + "types: [configmaps]")
+	eventually(t, func() error {
+		if !strings.Contains(c.log.String(), "configmaps"+waits) {
+			return fmt.Errorf("%s", c.log)
+		}
+		return nil
+	})
+	c.reload(all+"types: [nonsense]", "nonsense"+waits)
+	c.reload(all+"types: [rubbish]", "rubbish"+waits)
+	if err := c.sim.RefuseConnections(false); err != nil {
+		t.Fatal(err)
+	}
+	c.keeps([]string{"configmaps/v1"}, "configmap/b configmap/a")
+	for _, typ := range []string{"nonsense", "rubbish"} {
+		if says := fmt.Sprintf("reload: the old settings go on: the server has no resource type %q", typ); !strings.Contains(c.log.String(), says) {
+			t.Errorf("no %q in %s", says, c.log)
+		}
+	}
 	c.end()
 }
 
