@@ -131,6 +131,9 @@ func (a *access) serveSocket(s *serve.Server, path string, logf func(string, ...
 	case beside:
 		sock := path + ".api.sock"
 		if err := s.Unix(sock); err != nil {
+			if a.listen == nobody && a.tlsListen == "" {
+				return err // there is no other way in
+			}
 			logf("there is no socket beside the file: %s", oneLine(err))
 			return nil
 		}

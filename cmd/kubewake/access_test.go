@@ -1,6 +1,31 @@
 package main
 
-import "testing"
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// TestServesNobody: if the socket is the only way in, and cannot be made, serve ends.
+func TestServesNobody(t *testing.T) {
+	path := filepath.Join(t.TempDir(), strings.Repeat("f", 150)) // too long for a socket's path
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", ResourceVersion: "1"}}})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	var errOut bytes.Buffer
+	code := run(ctx, genericiooptions.IOStreams{Out: &errOut, ErrOut: &errOut}, []string{"serve", "--listen", "none", "--db", path})
+	if code != 1 || !strings.Contains(errOut.String(), ".api.sock cannot be made") {
+		t.Errorf("%d %s", code, errOut.String())
+	}
+}
 
 // TestPortStays: an address without a port goes on with the earlier one, however it is
 // written.
