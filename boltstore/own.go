@@ -163,12 +163,16 @@ func newer(a, b string) bool {
 }
 
 // writeOwn applies an own write to a source that has been listed. It does not store an
-// object older than the one that is there, so that readers see no step back.
+// object older than the one that is there, so that readers see no step back. For the same
+// reason the delete of an older object does not remove another one.
 func (a *applier) writeOwn(c *Change, w was, before *note) error {
 	if c.typ == cache.Deleted {
 		switch {
 		case w.item == nil:
 			return nil // a damaged record stays until a list shows the object
+		case c.uid != "" && w.item.UID != "" && c.uid != w.item.UID && newer(w.item.ResourceVersion, c.rv):
+			a.s.stale.Add(1) // the deleted object is an older one
+			return nil
 		case w.owned && (w.base == nil || a.hidden) && !w.damaged: // its base says that the server has nothing
 			if err := a.dropBase(w.k, c.key); err != nil {
 				return err
