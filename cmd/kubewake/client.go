@@ -89,8 +89,9 @@ func typedClient(cfg *rest.Config, r resource) (*rest.RESTClient, error) {
 	return rest.RESTClientFor(cfg)
 }
 
-// during asks a server until the context ends, since client-go's discovery has none. The
-// question then goes on by itself, for a minute or two if the server is silent.
+// during asks until the context ends, for questions without a context, such as those of
+// client-go's discovery. The question then goes on by itself, for a minute or two if a
+// server is silent.
 func during[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	type answer struct {
 		is  T

@@ -29,7 +29,7 @@ func (m *mirror) reloads(ctx context.Context, flags *pflag.FlagSet, args []strin
 			m.logf("SIGHUP: there is nothing to reload, since there is no --config; certificates are read again when they change")
 			return
 		}
-		m.reload(flags, args)
+		m.reload(ctx, flags, args)
 	})
 }
 
@@ -58,10 +58,12 @@ func onHangup(ctx context.Context, hangups <-chan os.Signal, errOut io.Writer, e
 	}
 }
 
-// reload makes the mirror keep what the config file now asks for.
-func (m *mirror) reload(flags *pflag.FlagSet, args []string) {
-	w, err := m.again(flags, args)
+// reload makes the mirror keep what the config file now asks for. The file may be on a
+// network file system that hangs.
+func (m *mirror) reload(ctx context.Context, flags *pflag.FlagSet, args []string) {
+	w, err := during(ctx, func() (wanted, error) { return m.again(flags, args) })
 	switch {
+	case ctx.Err() != nil:
 	case err != nil:
 		m.logf("reload: the old settings go on: %s", oneLine(err))
 	case w.equal(*m.wanted.Load()):
