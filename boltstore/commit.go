@@ -248,7 +248,6 @@ func (c *committer) try(works []*work) error {
 // whether there is any.
 func (c *committer) settle(works []*work, failed map[*work]error) (kept bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	var errs []error
 	c.owed = false
 	for _, w := range works {
@@ -261,8 +260,11 @@ func (c *committer) settle(works []*work, failed map[*work]error) (kept bool) {
 			c.retry, c.owed = append(c.retry, w), true
 		}
 	}
-	c.note(errors.Join(errs...))
-	return len(c.retry) > 0
+	tell := c.note(errors.Join(errs...))
+	kept = len(c.retry) > 0
+	c.mu.Unlock()
+	tell()
+	return kept
 }
 
 // probe looks whether commits succeed again. It is for the case that only direct writes
@@ -274,25 +276,31 @@ func (c *committer) probe() {
 	if look {
 		err := c.try(nil)
 		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.note(err)
+		tell := c.note(err)
+		c.mu.Unlock()
+		tell()
 	}
 }
 
-// note notes the file's health. The caller holds mu.
-func (c *committer) note(err error) {
+// note notes the file's health. The caller holds mu. Once it has released mu, it calls
+// tell, which logs a change. So health checks do not wait for a log on a disk that hangs.
+func (c *committer) note(err error) (tell func()) {
+	tell = func() {}
 	switch {
 	case err == nil && c.lastErr != nil:
-		c.db.log().Info("Commits succeed again", "file", c.db.path)
+		tell = func() { c.db.log().Info("Commits succeed again", "file", c.db.path) }
 		c.backoff = nil
 	case err != nil && c.lastErr == nil:
-		c.db.log().Error(err, "Commit failed, it will be retried until it succeeds; nothing is lost", "file", c.db.path)
+		tell = func() {
+			c.db.log().Error(err, "Commit failed, it will be retried until it succeeds; nothing is lost", "file", c.db.path)
+		}
 		c.failing = c.db.opts.Clock.Now()
 		c.backoff = &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	}
 	if c.lastErr = err; err == nil {
 		c.lost = nil
 	}
+	return tell
 }
 
 // failDirect answers the writers that still wait with err.
