@@ -151,7 +151,7 @@ func (s *Store) encode(c *Change) error {
 		c.set = s.indexing().indexSet()
 		s.indexing().values(c)
 	}
-	if c.whole, err = s.codec.Append(format.ZeroHead[:], ro); err != nil {
+	if c.whole, err = s.callCodec(ro); err != nil {
 		return fmt.Errorf("boltstore: encode %q: %w", c.key, err)
 	}
 	c.payload = c.whole[format.HeadRoom:]
@@ -161,4 +161,15 @@ func (s *Store) encode(c *Change) error {
 		}
 	}
 	return nil
+}
+
+// callCodec encodes an object behind room for a record's head. It returns a panic of the
+// user's codec as an error.
+func (s *Store) callCodec(obj runtime.Object) (whole []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			whole, err = nil, fmt.Errorf("the codec panicked: %v", r)
+		}
+	}()
+	return s.codec.Append(format.ZeroHead[:], obj)
 }
