@@ -137,7 +137,7 @@ func (w *cutWriter) Write(b []byte) (int, error) {
 	case <-w.ctx.Done():
 		panic(http.ErrAbortHandler)
 	}
-	w.left = 1 << 40
+	w.left = 1 << 30
 	m, err := w.ResponseWriter.Write(b[n:])
 	return n + m, err
 }
