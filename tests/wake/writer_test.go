@@ -176,10 +176,10 @@ func (w *writer) write(ctx context.Context) error {
 		w.names[res] = slices.Delete(slices.Clone(names), i, i+1)
 		return client.Delete(ctx, names[i][1], metav1.DeleteOptions{GracePeriodSeconds: &zero})
 	case dice == 4: // the same name with another UID
+		w.names[res] = slices.Delete(slices.Clone(names), i, i+1) // a server that is restarted may refuse either request, or delete without an answer
 		if err := client.Delete(ctx, names[i][1], metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 			return err
 		}
-		w.names[res] = slices.Delete(slices.Clone(names), i, i+1) // a server that is restarted may refuse the next one
 		o := w.object(res)
 		o.SetNamespace(names[i][0])
 		o.SetName(names[i][1])
