@@ -74,7 +74,9 @@ func warmTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = resp.Body.Close()
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // links is such a program under way.
@@ -122,7 +124,7 @@ func linksProgram(t *testing.T, seed uint64) {
 	l.die()
 	l.wire.drop()
 	srv.CloseClientConnections()
-	_ = l.wire.l.Close()
+	_ = l.wire.l.Close() // srv closes it, too
 	srv.Close()
 	sim.Close()
 	after(time.Minute)

@@ -43,7 +43,7 @@ func TestFirstListOfAGateway(t *testing.T) {
 				on.Store(true)
 				sim.FailNext(func(*http.Request) bool { return on.Load() }, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Content-Type", "application/json")
-					_, _ = w.Write([]byte(says))
+					_, _ = w.Write([]byte(says)) // the client may have left
 				})
 				f.reflect()
 				after(5 * time.Minute)

@@ -142,7 +142,7 @@ func TestEndsBeforeAnAnswer(t *testing.T) {
 					return
 				}
 				w.Header().Set("Content-Type", "application/json")
-				_, _ = io.WriteString(w, map[string]string{"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/apis": `{"kind":"APIGroupList","groups":[]}`, "/api/v1": resources}[r.URL.Path])
+				_, _ = io.WriteString(w, map[string]string{"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/apis": `{"kind":"APIGroupList","groups":[]}`, "/api/v1": resources}[r.URL.Path]) // the client may have left
 			}))
 			defer server.Close()
 			defer close(ended)
