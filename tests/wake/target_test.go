@@ -12,6 +12,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/tests/apiserver"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -60,9 +61,9 @@ func (s simulator) Kubeconfig(t *testing.T) string {
 }
 
 func (s simulator) FullReads(_ *testing.T, since time.Time) (all []string) {
-	p := proofs{}
+	p := proofs{} // of all time: a list may have begun before since
 	for _, r := range s.Requests() {
-		if r.FullRead() && !r.Start.Before(since) && isOurs(r.UserAgent) && !p.has(r.Verb, r.Path, r.Query) {
+		if r.FullRead() && isOurs(r.UserAgent) && !p.has(r.Verb, r.Path, r.Query) && !r.Start.Before(since) {
 			all = append(all, r.Verb+" "+r.Path+"?"+r.Query.Encode())
 		}
 	}
@@ -127,17 +128,17 @@ func (s realServer) Kubeconfig(t *testing.T) string { return s.Server.Kubeconfig
 
 func (s realServer) FullReads(t *testing.T, since time.Time) (all []string) {
 	t.Helper()
-	requests, err := s.Requests(since)
+	requests, err := s.Requests(time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := proofs{}
+	p := proofs{} // of all time: a list may have begun before since
 	for _, r := range requests.UserAgent("kubewake/").FullReads() {
 		u, err := url.Parse(r.URI)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !p.has(r.Verb, u.Path, u.Query()) {
+		if !p.has(r.Verb, u.Path, u.Query()) && !r.Time.Before(since.Truncate(time.Microsecond)) {
 			all = append(all, r.Verb+" "+r.URI)
 		}
 	}
@@ -168,3 +169,32 @@ func (s realServer) Snapshot(ctx context.Context) (func(context.Context) error, 
 func (s realServer) Disturb() {}
 
 func isOurs(userAgent string) bool { return len(userAgent) >= 9 && userAgent[:9] == "kubewake/" }
+
+// TestFullReadsSince: the last pages of a list count as its first page does, also if only
+// they were asked for since then.
+func TestFullReadsSince(t *testing.T) {
+	srv := newSimulator(t)
+	newWriter(t, srv.Config(), 1).fill(20)
+	cfg := srv.Config()
+	cfg.UserAgent = "kubewake/test"
+	client := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("")
+	for _, c := range []struct {
+		first metav1.ListOptions
+		want  int // full reads among further pages
+	}{
+		{metav1.ListOptions{Limit: 2, ResourceVersion: "1", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, 0},
+		{metav1.ListOptions{Limit: 2}, 1},
+	} {
+		first, err := client.List(t.Context(), c.first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		since := time.Now()
+		if _, err := client.List(t.Context(), metav1.ListOptions{Limit: 10, Continue: first.Continue}); err != nil {
+			t.Fatal(err)
+		}
+		if reads := srv.FullReads(t, since); len(reads) != c.want {
+			t.Errorf("after %+v: %v", c.first, reads)
+		}
+	}
+}
