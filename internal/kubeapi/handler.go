@@ -265,8 +265,8 @@ func (r *Request) get() error {
 	var least uint64
 	if rv := r.URL.Query().Get("resourceVersion"); rv != "" {
 		var err error
-		if least, err = parseVersion(rv); err != nil {
-			return err
+		if least, err = strconv.ParseUint(rv, 10, 64); err != nil {
+			return errNoVersion(rv, err)
 		}
 	}
 	o, err := r.h.Storage.Get(r.Context(), r.Type, r.Namespace, r.Name, least)
@@ -282,7 +282,15 @@ func (r *Request) get() error {
 	return r.WriteObject(http.StatusOK, o)
 }
 
-// parseVersion parses the resourceVersion of a get or list.
+// errNoVersion is a server's answer to a get or watch with a resourceVersion that is none.
+func errNoVersion(rv string, err error) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+		Message: fmt.Sprintf("resourceVersion: Invalid value: %q: %v", rv, err),
+	}}
+}
+
+// parseVersion parses the resourceVersion of a list.
 func parseVersion(rv string) (uint64, error) {
 	n, err := strconv.ParseUint(rv, 10, 64)
 	if err != nil {

@@ -67,7 +67,11 @@ func (r *Request) negotiate(verb string) (encoding, error) {
 				return encoding{}, r.errNotAcceptable() // YAML has no frames
 			}
 			enc.yaml = true
-		case MediaJSON, "application/*", "*/*":
+		case MediaJSON, "*/*":
+		case "application/*":
+			if !r.Type.Custom {
+				continue // as at a server, where another package looks at built-in types first
+			}
 		default:
 			continue
 		}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -46,10 +45,7 @@ func (r *Request) watch() error {
 	var version uint64
 	if q.ResourceVersion != "" {
 		if version, err = strconv.ParseUint(q.ResourceVersion, 10, 64); err != nil {
-			return &apierrors.StatusError{ErrStatus: metav1.Status{
-				Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
-				Message: fmt.Sprintf("resourceVersion: Invalid value: %q: %v", q.ResourceVersion, err),
-			}}
+			return errNoVersion(q.ResourceVersion, err)
 		}
 	}
 	initial := version == 0

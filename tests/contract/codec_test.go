@@ -178,6 +178,19 @@ var codecs = []testCase{
 			}
 		}
 	}},
+	{"application/* is for custom resources", func(t *testing.T, f *fixture) {
+		for path, want := range map[string]int{f.configMaps(): http.StatusNotAcceptable, f.widgets(): http.StatusOK} {
+			f.create(t, path, "a")
+			for _, of := range []string{path, path + "/a", path + "?watch=true&timeoutSeconds=1"} {
+				if a := f.do(t, http.MethodGet, of, accept("application/*"), nil); a.code != want {
+					t.Errorf("%s: got %d %s", of, a.code, a.body)
+				}
+				if a := f.do(t, http.MethodGet, of, accept("application/*;q=0.1, "+jsonType), nil); a.code != http.StatusOK || mediaType(t, a.header) != jsonType {
+					t.Errorf("%s: got %d %v", of, a.code, a.header)
+				}
+			}
+		}
+	}},
 	{"other methods read nothing", func(t *testing.T, f *fixture) {
 		f.create(t, f.configMaps(), "a")
 		for _, method := range []string{http.MethodHead, http.MethodOptions, http.MethodTrace, "FOO"} {
