@@ -3,9 +3,11 @@ package live
 import (
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -158,4 +160,40 @@ func TestShorterPathElsewhere(t *testing.T) {
 		t.Errorf("%d objects", n)
 	}
 	closeServer(t, s)
+}
+
+// TestRaceForASocket: of several programs that find the socket of a dead process, one
+// listens, and can be reached.
+func TestRaceForASocket(t *testing.T) {
+	sock := testPath(t) + ".sock"
+	for range 50 {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: sock, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		_ = l.Close()
+		var listening, serving sync.WaitGroup
+		won := make(chan *http.Server, 4)
+		for range cap(won) {
+			listening.Go(func() {
+				l, err := Listen(sock)
+				if err != nil {
+					return
+				}
+				s := &http.Server{Handler: http.NotFoundHandler()}
+				serving.Go(func() { _ = s.Serve(l) }) // until it is closed
+				won <- s
+			})
+		}
+		listening.Wait()
+		close(won)
+		if len(won) != 1 {
+			t.Errorf("%d listen", len(won))
+		}
+		for s := range won {
+			_ = s.Close() // it has done its work
+		}
+		serving.Wait()
+	}
 }

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"time"
+
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
 // longest is the length of the longest path that fits in a socket's address on all
@@ -106,6 +108,10 @@ func Listen(path string) (net.Listener, error) {
 }
 
 func listenAt(path string) (*socket, error) {
+	// Another program that finds the same leftover would remove this socket for it.
+	if release, err := osfile.WaitLock(filepath.Dir(path), 2*askedFor, false); err == nil {
+		defer release()
+	} // otherwise the file system has no locks, or somebody else locks the folder
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
@@ -162,9 +168,12 @@ func removeStale(path string) error {
 	return nil
 }
 
+// askedFor is how long a listening process has to say whether its file was moved.
+const askedFor = 5 * time.Second
+
 // ownerMoved asks the listening process whether its file is now at another path.
 func ownerMoved(path string) bool {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+	client := &http.Client{Timeout: askedFor, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
