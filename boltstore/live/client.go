@@ -101,7 +101,7 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, fn func(io.
 		if errors.As(err, &u) {
 			err = u.Err
 		}
-		if u != nil && u.Timeout() && ctx.Err() == nil {
+		if u != nil && u.Timeout() {
 			err = fmt.Errorf("it does not answer; is it stopped or too busy? (%w)", err)
 		}
 		return err

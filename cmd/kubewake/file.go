@@ -131,9 +131,14 @@ func (f *dbFile) openWithin(wait time.Duration) (*boltstore.DB, error) {
 // read reads the file, through its owner's socket if another process has it open.
 func (f *dbFile) read() (live.Reader, error) {
 	db, err := f.openWithin(-1) // a process that has it open can answer at once
+	var silent error
 	if errors.Is(err, boltstore.ErrLocked) {
-		if c, derr := f.owner(); derr == nil {
+		c, derr := f.owner()
+		if derr == nil {
 			return c, nil
+		}
+		if errors.Is(derr, context.DeadlineExceeded) {
+			silent = derr
 		}
 		db, err = f.open() // a process that has it open may be about to close it
 	}
@@ -151,6 +156,9 @@ func (f *dbFile) read() (live.Reader, error) {
 		}
 		return c, nil
 	}
+	if silent != nil { // it would be silent again
+		return nil, fmt.Errorf("%w; %w", err, silent)
+	}
 	c, derr := f.owner()
 	if derr != nil {
 		return nil, fmt.Errorf("%w; %w", err, derr)
@@ -167,10 +175,15 @@ func (f *dbFile) owner() (*live.Client, error) {
 	return c, notMoved(c)
 }
 
+// ownerAnswers is how long the process that has the file open has to say who it is. It
+// may be stopped, or its disk hang.
+const ownerAnswers = 5 * time.Second
+
 // notMoved returns an error if the process that serves a file's socket has another file
-// open. Then the process that has this file serves no socket.
+// open. Then the process that has this file serves no socket. If the process does not
+// answer, the error is context.DeadlineExceeded.
 func notMoved(c *live.Client) error {
-	st, err := c.Status(context.Background())
+	st, err := soon(context.Background(), c)
 	if err == nil && st.Owner != nil && st.Owner.Moved != "" {
 		err = fmt.Errorf("process %d serves the socket, but has another file open, which was at this path before: %s", st.Owner.PID, st.Owner.Moved)
 	}
@@ -178,6 +191,13 @@ func notMoved(c *live.Client) error {
 		return errors.Join(err, c.Close())
 	}
 	return nil
+}
+
+// soon is the status by an owner, which has ownerAnswers for it.
+func soon(ctx context.Context, c *live.Client) (live.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, ownerAnswers)
+	defer cancel()
+	return c.Status(ctx)
 }
 
 // ofType reads the sources of one type in a file.

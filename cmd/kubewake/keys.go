@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -45,6 +47,8 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
   kubewake keys encrypt --keyset cache.key --db cache.db`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // without RunE, cobra would not check Args
+		// A first signal ends them, too: what they write is whole before it gets its name.
+		PersistentPreRun: func(*cobra.Command, []string) { signal.Reset(os.Interrupt, syscall.SIGTERM) },
 	}
 	say := func(format string, args ...any) error {
 		_, err := fmt.Fprintf(streams.Out, format+"\n", args...)

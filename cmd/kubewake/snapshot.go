@@ -122,6 +122,9 @@ func replaceable(to string, keep []string) error {
 	if err != nil {
 		return err
 	}
+	if !target.Mode().IsRegular() {
+		return errors.New("it is a link, and not to a regular file, so it is not replaced")
+	}
 	for _, path := range keep {
 		if st, err := os.Stat(path); err == nil && os.SameFile(st, target) {
 			return fmt.Errorf("it is %s itself, which this command reads; choose another name", path)

@@ -98,7 +98,7 @@ func movedOwner(ctx context.Context, path string) *live.Owner {
 		return nil
 	}
 	defer c.Close()
-	st, err := c.Status(ctx)
+	st, err := soon(ctx, c)
 	if err != nil || st.Owner == nil || st.Owner.Moved == "" {
 		return nil
 	}
