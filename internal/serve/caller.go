@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"strings"
@@ -103,6 +104,36 @@ func bearer(r *http.Request) string {
 		return ""
 	}
 	return strings.TrimSpace(token)
+}
+
+// tokenProtocol begins the protocol of a WebSocket that is a token.
+const tokenProtocol = "base64url.bearer.authorization.k8s.io."
+
+// takeToken makes a header of the token among the protocols of a WebSocket, since a browser
+// sends no header. As at an API server there is one token, and another protocol, which
+// the answer names.
+func takeToken(r *http.Request) {
+	const name = "Sec-Websocket-Protocol"
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return
+	}
+	var tokens, others []string
+	for protocol := range strings.SplitSeq(strings.Join(r.Header.Values(name), ","), ",") {
+		protocol = strings.TrimSpace(protocol)
+		if token, ok := strings.CutPrefix(protocol, tokenProtocol); ok {
+			tokens = append(tokens, token)
+		} else if protocol != "" {
+			others = append(others, protocol)
+		}
+	}
+	if len(tokens) == 0 {
+		return
+	}
+	r.Header.Set(name, strings.Join(others, ","))
+	token, err := base64.RawURLEncoding.DecodeString(tokens[0])
+	if err == nil && len(tokens) == 1 && len(others) > 0 && r.Header.Get("Authorization") == "" {
+		r.Header.Set("Authorization", "Bearer "+string(token))
+	}
 }
 
 func unauthorized(why string) *apierrors.StatusError {

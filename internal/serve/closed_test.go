@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"testing"
 	"time"
@@ -128,5 +129,26 @@ func TestCloseDuringReview(t *testing.T) {
 	}
 	if err := <-closed; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCloseBeforeAnswer: a watch that the server has not answered when this one closes
+// breaks off. An answer without events would say that there was nothing to tell.
+func TestCloseBeforeAnswer(t *testing.T) {
+	asked := make(chan struct{}, 2)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{})})
+	watch := make(chan said, 1)
+	go func() { watch <- s.get("/api/v1/pods?watch=true") }()
+	<-asked
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if a := <-watch; a.code != 0 {
+		t.Errorf("%d %q", a.code, a.body)
 	}
 }

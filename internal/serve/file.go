@@ -299,11 +299,17 @@ func passToOwner(api *live.API, w http.ResponseWriter, r *http.Request, otherwis
 
 // pass passes a request to a proxy. A watch that breaks off since the answering process
 // was killed, or since this one ends, ends in order: its client goes on from the last event.
-// In HTTP/2 client-go would make an event of the break, which kubectl prints.
+// In HTTP/2 client-go would make an event of the break, which kubectl prints. A watch that
+// was not answered is no answer.
 func pass(p *httputil.ReverseProxy, w http.ResponseWriter, r *http.Request) {
+	answered := false
+	p.ModifyResponse = func(*http.Response) error {
+		answered = true
+		return nil
+	}
 	defer func() {
 		broken := recover()
-		watches := kubeapi.ParsePath(r.URL.Path).Verb(r.Method, r.URL.Query()) == "watch"
+		watches := answered && kubeapi.ParsePath(r.URL.Path).Verb(r.Method, r.URL.Query()) == "watch"
 		if broken != nil && (broken != http.ErrAbortHandler || !watches) { //nolint:errorlint // a panic's value
 			panic(broken)
 		}

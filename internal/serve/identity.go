@@ -47,6 +47,15 @@ func (c linked) Close() error {
 	return c.Conn.Close()
 }
 
+// CloseWrite is for streams both ways whose client has sent everything.
+func (c linked) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return c.Close()
+	}
+	return half.CloseWrite()
+}
+
 // leads notes whether a connection is known to lead to the file's cluster.
 func (i *identity) leads(c net.Conn, yes bool) {
 	i.mu.Lock()

@@ -13,7 +13,7 @@ import (
 // Limits bound the resources that callers can use.
 type Limits struct {
 	Connections int           // of each listener; others wait to be accepted
-	Requests    int           // that are not long; more get 429
+	Requests    int           // that are not long, half of them at the server; more get 429
 	Watches     int           // watches and other long requests; more get 429
 	Header      int           // bytes of a request's header
 	Body        int64         // bytes of a request's body
@@ -70,6 +70,27 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = c.SetWriteDeadline(time.Now().Add(l.Take))
 	}
 	l.next.ServeHTTP(w, r)
+}
+
+// onward passes requests on to the server. Those that wait for it leave room for those that
+// the file answers.
+type onward struct {
+	link   *Link
+	places chan struct{} // for requests that are not long
+}
+
+// ServeHTTP implements http.Handler.
+func (o *onward) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !isLong(r) {
+		select {
+		case o.places <- struct{}{}:
+			defer func() { <-o.places }()
+		default:
+			kubeapi.WriteStatus(w, apierrors.NewTooManyRequests("there are too many requests that wait for the server, please try again later", 1))
+			return
+		}
+	}
+	o.link.ServeHTTP(w, r)
 }
 
 // isLong says whether a request may last: a watch, a log that is followed, or a stream

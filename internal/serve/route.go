@@ -22,6 +22,7 @@ type File interface {
 // enter lets a caller in.
 func (s *Server) enter(g gate) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		takeToken(r)
 		if isLong(r) {
 			ctx, end := context.WithCancel(r.Context())
 			defer end()
@@ -68,7 +69,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	case s.link == nil:
 		s.file.ServeFile(w, r, nil)
 	case !reads || asSomebody || upgrades(r):
-		s.link.ServeHTTP(w, r)
+		s.onward.ServeHTTP(w, r)
 	case p.Resource != "":
 		s.read(w, r, c, p)
 	case isDiscovery(r.URL.Path, p):
@@ -76,7 +77,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	case strings.TrimSuffix(r.URL.Path, "/") == "/version":
 		s.version(w, r)
 	default:
-		s.link.ServeHTTP(w, r)
+		s.onward.ServeHTTP(w, r)
 	}
 }
 
@@ -84,7 +85,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 func (s *Server) read(w http.ResponseWriter, r *http.Request, c *caller, p kubeapi.Path) {
 	if !c.same {
 		if p.Subresource != "" && p.Subresource != "status" {
-			s.link.ServeHTTP(w, r) // the server authorises it
+			s.onward.ServeHTTP(w, r) // the server authorises it
 			return
 		}
 		if err := s.link.authorize(r, c, p); err != nil {
@@ -98,7 +99,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, c *caller, p kubea
 			defer end()
 		}
 	}
-	s.file.ServeFile(w, r, s.link)
+	s.file.ServeFile(w, r, s.onward)
 }
 
 // schema answers with a document of OpenAPI. Kept documents are for callers that may get
@@ -108,9 +109,9 @@ func (s *Server) schema(w http.ResponseWriter, r *http.Request, c *caller) {
 	case s.link == nil:
 		s.schemas.ServeHTTP(w, r, nil)
 	case c.same, s.link.mayGet(r, c):
-		s.schemas.ServeHTTP(w, r, s.link)
+		s.schemas.ServeHTTP(w, r, s.onward)
 	default:
-		s.link.ServeHTTP(w, r) // the server refuses it
+		s.onward.ServeHTTP(w, r) // the server refuses it
 	}
 }
 

@@ -33,6 +33,7 @@ type Options struct {
 type Server struct {
 	file    File
 	link    *Link
+	onward  http.Handler // the link, for callers
 	schemas *Schemas
 	limits  Limits
 	// documents of the server that did not come in time, which is inTime
@@ -52,6 +53,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{file: o.File, link: o.Link, schemas: o.Schemas, limits: o.Limits.withDefaults(), inTime: inTime}
 	if s.link != nil {
+		s.onward = &onward{s.link, make(chan struct{}, max(s.limits.Requests/2, 1))}
 		s.documents = &outage{clock: s.link.reviews.clock} // each one has waited
 	}
 	s.ctx, s.breaks = context.WithCancel(context.Background())

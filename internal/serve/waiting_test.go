@@ -1,0 +1,92 @@
+package serve
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore/apifile"
+)
+
+// TestServerHolds: requests that the server does not answer leave room for those that the
+// file answers.
+func TestServerHolds(t *testing.T) {
+	asked := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	l := Limits{Requests: 4, Watches: 4}
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{}), Limits: l})
+	for range l.Requests / 2 {
+		go s.get("/api/v1/pods")
+		<-asked
+	}
+	if a := s.get("/api/v1/pods"); a.code != 429 || a.header.Get("Retry-After") != "1" {
+		t.Errorf("one too many: %d %s", a.code, a.body)
+	}
+	if a := s.get(maps); a.code != 200 {
+		t.Errorf("the file: %d %s", a.code, a.body)
+	}
+	for range l.Watches {
+		go s.get("/api/v1/pods?watch=true")
+		<-asked
+	}
+	server.CloseClientConnections()
+}
+
+// TestHalfClosedStream: a client that has sent everything still gets the rest of the answer.
+func TestHalfClosedStream(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			conn, buf, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			defer conn.Close()
+			_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade")) // the test sees it missing
+			got, err := io.ReadAll(buf)
+			_, _ = fmt.Fprintf(conn, "got %q %v", got, err) // likewise
+		}))
+		if secure {
+			server.StartTLS()
+		} else {
+			server.Start()
+		}
+		t.Cleanup(server.Close)
+		s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{})})
+		conn, err := net.Dial("unix", filepath.Join(s.dir, "s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprint(conn, "GET /api/v1/namespaces/a/pods/p/exec HTTP/1.1\r\nHost: kubewake\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatal(resp, err)
+		}
+		if _, err := io.WriteString(conn, "all"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if rest, err := io.ReadAll(in); err != nil || string(rest) != `got "all" <nil>` {
+			t.Errorf("over TLS %v: %q %v", secure, rest, err)
+		}
+	}
+}
