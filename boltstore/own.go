@@ -162,9 +162,26 @@ func newer(a, b string) bool {
 	return err == nil && cmp > 0
 }
 
+// late says whether the server has deleted the object of an own write meanwhile. The file
+// has every change up to the resume point. An object of that version or an older one that
+// the file does not have is gone, unless it could not be stored.
+func (a *applier) late(c *Change, w was, before *note) bool {
+	m := a.m
+	switch {
+	case w.item != nil, w.owned, w.damaged, before != nil && before.Unstored:
+		return false
+	case m.Noted.Nameless > 0, m.Restored, m.Degraded != "", a.s.Err() != nil:
+		return false // the server may have it
+	case m.Stands, a.s.stands.Load(), !m.Moved && (m.Listed == "" || m.Listed == m.ResourceVersion):
+		return false // an unchanged version shows nothing
+	}
+	cmp, err := resourceversion.CompareResourceVersion(c.rv, m.ResourceVersion)
+	return err == nil && cmp <= 0
+}
+
 // writeOwn applies an own write to a source that has been listed. It does not store an
-// object older than the one that is there, so that readers see no step back. For the same
-// reason the delete of an older object does not remove another one.
+// object older than the one that is there, or than its delete, so that readers see no step
+// back. For the same reason the delete of an older object does not remove another one.
 func (a *applier) writeOwn(c *Change, w was, before *note) error {
 	if c.typ == cache.Deleted {
 		switch {
@@ -187,7 +204,7 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 		}
 		return a.takeItem(c.key, w)
 	}
-	if w.item != nil && newer(w.item.ResourceVersion, c.rv) {
+	if w.item != nil && newer(w.item.ResourceVersion, c.rv) || a.late(c, w, before) {
 		a.s.stale.Add(1)
 		return nil
 	}
