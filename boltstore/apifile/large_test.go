@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,13 +47,16 @@ func (s *sink) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestLargeList: a list in JSON or YAML, of objects or as a table, has few objects in
-// memory at a time.
+const protobuf = "application/vnd.kubernetes.protobuf"
+
+// TestLargeList: a list has few objects in memory at a time. In protobuf that is so while
+// other lists take the room for whole ones.
 func TestLargeList(t *testing.T) {
 	const n = 3000
 	_, h := large(t, n)
+	noRoom(t, h)
 	// The first three limits are none, the last ones are larger than the list, and by one smaller.
-	for _, c := range [][2]string{{"application/json", "-1"}, {"application/yaml", "0"}, {asTable, "0"}, {"application/json", "2147483648"}, {"application/json", "2999"}} {
+	for _, c := range [][2]string{{"application/json", "-1"}, {"application/yaml", "0"}, {asTable, "0"}, {protobuf, "0"}, {protobuf, "2999"}, {"application/json", "2147483648"}, {"application/json", "2999"}} {
 		accept, limit := c[0], c[1]
 		before, most, writes := heap(), int64(0), 0
 		w := &sink{}
@@ -94,7 +98,7 @@ func TestPageOfLargeObjects(t *testing.T) {
 func TestLargePages(t *testing.T) {
 	const n, limit = 2 * (pageSize + 1), pageSize + 1
 	_, h := large(t, n+1)
-	for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
+	for _, accept := range []string{"application/json", protobuf} {
 		token, first := "", 1
 		for _, c := range []struct {
 			items int
@@ -135,6 +139,40 @@ func TestLargeListCompressed(t *testing.T) {
 	}
 	if body, err := io.ReadAll(zr); err != nil || string(body) != plain.body {
 		t.Errorf("unpacked they differ: %v", err)
+	}
+}
+
+// noRoom asks for lists in protobuf that nobody takes, until another large one has no room.
+func noRoom(t *testing.T, h http.Handler) {
+	t.Helper()
+	var asked sync.WaitGroup
+	goOn := make(chan struct{})
+	t.Cleanup(func() { close(goOn); asked.Wait() })
+	for range 2 { // of 28 MB each; there is room for 64
+		begun := make(chan struct{})
+		begin := sync.OnceFunc(func() { close(begun) })
+		w := &sink{at: func() { begin(); <-goOn }}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps", nil)
+		r.Header.Set("Accept", protobuf)
+		asked.Go(func() { h.ServeHTTP(w, r) })
+		<-begun
+	}
+}
+
+// TestLargeListInProtobuf: a list that is read twice is the same as one that was in memory.
+func TestLargeListInProtobuf(t *testing.T) {
+	const n = 3000
+	_, h := large(t, n)
+	forms := []string{protobuf, protobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+	var whole []string
+	for _, form := range forms {
+		whole = append(whole, ask(t, h, http.MethodGet, "/api/v1/configmaps", "Accept", form).body)
+	}
+	noRoom(t, h)
+	for i, form := range forms {
+		if body := ask(t, h, http.MethodGet, "/api/v1/configmaps", "Accept", form).body; body != whole[i] || len(body) < 30*n {
+			t.Errorf("%s: %d bytes, not the same %d", form, len(body), len(whole[i]))
+		}
 	}
 }
 

@@ -8,38 +8,34 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 )
 
-// streamList answers with a page whose objects are read while they are sent. In JSON and
-// YAML few of them are in memory at a time. In protobuf all are, encoded, since their size
-// comes first. An error after the first bytes breaks the connection.
+// streamList answers with a page whose objects are read while they are sent, so that few of
+// them are in memory at a time, or some of them in protobuf. An error after the first bytes breaks the connection.
 func (r *Request) streamList(p *Page, q Query) error {
+	size := 0
 	if r.enc.proto {
-		var items [][]byte
-		for o, err := range p.Each {
-			if err != nil {
-				return err
-			}
-			head, tail, err := r.item(o)
-			if err != nil {
-				return err
-			}
-			if r.enc.partial {
-				tail = bytes.Clone(tail) // it is a part of the object
-			}
-			items = append(items, head, tail)
+		m := &measured{}
+		defer m.free()
+		if err := m.read(r, p); err != nil {
+			return err
 		}
-		return r.writeItems(p, q, items)
+		if !m.gone {
+			return r.writeItems(p, q, m.items)
+		}
+		size = m.size
 	}
-	head, tail, err := r.frame(p, q, 0)
+	head, tail, err := r.frame(p, q, size)
 	if err != nil {
 		return err
 	}
 	w := &answerWriter{r: r}
 	defer w.free()
-	n := 0
+	n, sent := 0, 0
 	write := func(b []byte) error {
-		_, err := w.Write(b)
+		n, err := w.Write(b)
+		sent += n
 		return err
 	}
 	err = write(head)
@@ -67,6 +63,9 @@ func (r *Request) streamList(p *Page, q Query) error {
 	if err == nil {
 		err = write(append(r.enc.after(n), tail...))
 	}
+	if want := len(head) + size + len(tail); err == nil && r.enc.proto && sent != want {
+		err = fmt.Errorf("the list of %s had %d bytes, and has %d when it is read again", r.Type.GroupResource(), want, sent)
+	}
 	if err == nil {
 		err = w.end()
 	}
@@ -82,6 +81,50 @@ func (r *Request) streamList(p *Page, q Query) error {
 		panic(http.ErrAbortHandler)
 	}
 	return nil
+}
+
+// mostEncoded is how many bytes of lists in protobuf are in memory, of all requests.
+const mostEncoded = 64 << 20
+
+var encoded atomic.Int64
+
+// measured are a page's items in protobuf, whose size comes first. If there is no room for
+// them, they are read again while they are sent.
+type measured struct {
+	items [][]byte
+	size  int
+	gone  bool // the items
+}
+
+func (m *measured) read(r *Request, p *Page) error {
+	for o, err := range p.Each {
+		if err != nil {
+			return err
+		}
+		head, tail, err := r.item(o)
+		if err != nil {
+			return err
+		}
+		m.size += len(head) + len(tail)
+		if m.gone {
+			continue
+		}
+		if r.enc.partial {
+			tail = bytes.Clone(tail) // it is a part of the object
+		}
+		m.items = append(m.items, head, tail)
+		if encoded.Add(int64(len(head)+len(tail))) > mostEncoded {
+			m.free()
+		}
+	}
+	return nil
+}
+
+func (m *measured) free() {
+	if !m.gone {
+		encoded.Add(-int64(m.size))
+		m.items, m.gone = nil, true
+	}
 }
 
 var errClientLeft = errors.New("the client left")
