@@ -71,6 +71,7 @@ func newCompare(streams genericiooptions.IOStreams) *cobra.Command {
 	c.db.addFlags(cmd)
 	c.db.clockFlag(cmd)
 	c.db.clusterFlag(cmd)
+	completesTypes(cmd, &c.db, 1, nil)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitCode{2, err} })
 	f := cmd.Flags()
 	f.StringVar(&c.other, "with", "", "compare with this `file`, not with the cluster")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -57,7 +58,8 @@ func newExport(streams genericiooptions.IOStreams) *cobra.Command {
 	e.db.addFlags(cmd)
 	e.db.clusterFlag(cmd)
 	f := cmd.Flags()
-	namespaceFlag(cmd, &e.namespace)
+	namespaceFlag(cmd, &e.db, &e.namespace)
+	completesTypes(cmd, &e.db, math.MaxInt, nil)
 	f.BoolVarP(&e.all, "all-namespaces", "A", false, "all namespaces")
 	f.StringVarP(&e.selector, "selector", "l", "", "only objects with these labels")
 	f.StringVar(&e.folder, "to", "", "write a file for each object below this `folder`, TYPE/NAMESPACE/NAME.yaml; standard output by default")

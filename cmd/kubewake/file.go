@@ -90,9 +90,10 @@ func (f *dbFile) ofCluster(typ string, sources []boltstore.State) ([]boltstore.S
 	return of, nil
 }
 
-// namespaceFlag adds --namespace.
-func namespaceFlag(cmd *cobra.Command, namespace *string) {
+// namespaceFlag adds --namespace, which completes the namespaces of the file.
+func namespaceFlag(cmd *cobra.Command, db *dbFile, namespace *string) {
 	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "namespace; the kubeconfig's by default, as in mirror")
+	_ = cmd.RegisterFlagCompletionFunc("namespace", db.namespaces) // fails only for an unknown flag
 }
 
 // namespaceOf returns the given namespace, or the default one. An unusable kubeconfig

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -74,9 +73,6 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 // here finds the commands in kubectl's help that kubewake also has.
 var here = regexp.MustCompile(`\bkubectl (get|describe|events|api-resources|api-versions|wait|diff|explain|logs)\b`)
 
-// longestCompletion is how long a shell waits for a completion.
-const longestCompletion = 5 * time.Second
-
 // onFile makes a command of kubectl read the file. Its help then says kubewake.
 func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Command) *cobra.Command {
 	out := &taken{Writer: streams.Out}
@@ -91,7 +87,7 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 	c.db.addFlags(cmd)
 	c.db.clockFlag(cmd)
 	c.db.clusterFlag(cmd)
-	namespaceFlag(cmd, &c.namespace)
+	namespaceFlag(cmd, &c.db, &c.namespace)
 	runs := cmd.Run
 	cmd.Run = nil
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -112,27 +108,8 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 		return out
 	})
 	if completes := cmd.ValidArgsFunction; completes != nil {
-		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, to string) (all []string, how cobra.ShellCompDirective) {
-			c.ctx, c.streams.ErrOut = cmd.Context(), io.Discard // nothing else may be on the line
-			c.completes = new(nameOf(to))
-			type completion struct {
-				all []string
-				how cobra.ShellCompDirective
-			}
-			answer := make(chan completion, 1)
-			go func() {
-				got := completion{how: cobra.ShellCompDirectiveNoFileComp}
-				_ = untilFatal(io.Discard, func() { got.all, got.how = completes(cmd, args, to) }) // without an answer nothing is completed
-				err := c.Close()
-				_ = err // it was only read
-				answer <- got
-			}()
-			select {
-			case got := <-answer:
-				return got.all, got.how
-			case <-time.After(longestCompletion): // the file's owner does not answer; the process ends
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+			return c.complete(cmd, args, to, completes)
 		}
 	}
 	return cmd

@@ -54,8 +54,30 @@ func TestNamesComplete(t *testing.T) {
 		{[]string{"get", "cm", "c0001", "c000"}, "c0003 c0005 c0007 c0009"},
 		{[]string{"get", "cm", "d"}, "d"},
 		{[]string{"get", "cm", "x"}, ""},
+		{[]string{"get", "c"}, "configmaps"},
+		{[]string{"history", "c"}, "configmaps"},
+		{[]string{"history", "cm", "c000"}, "c0001 c0003 c0005 c0007 c0009"},
+		{[]string{"history", "cm", "c0001", "c000"}, ""},
+		{[]string{"index", "c"}, "configmaps"},
+		{[]string{"index", "cm", "c"}, ""},
+		{[]string{"export", "c"}, "configmaps"},
+		{[]string{"export", "cm", "c"}, "configmaps"},
 	} {
 		if got := strings.Join(complete(tc.args...), " "); got != tc.want {
+			t.Errorf("%q: %q, not %q", tc.args, got, tc.want)
+		}
+	}
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"compare", "--db", path, "c"}, "configmaps :4"},
+		{[]string{"get", "cm", "--db", path, "-n", ""}, "other web :4"},
+		{[]string{"describe", "--db", path, "--namespace", "o"}, "other :4"},
+		{[]string{"history", "--db", path, "-n", "w"}, "web :4"},
+		{[]string{"history", "--db", path + ".none", "-n", "w"}, ":4"},
+	} {
+		if got := shown(t, append([]string{"__complete"}, tc.args...)...); got != tc.want {
 			t.Errorf("%q: %q, not %q", tc.args, got, tc.want)
 		}
 	}
