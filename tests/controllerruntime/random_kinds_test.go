@@ -1,0 +1,221 @@
+package controllerruntime
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+var (
+	pods  = corev1.SchemeGroupVersion.WithKind("Pod")
+	nodes = corev1.SchemeGroupVersion.WithKind("Node")
+)
+
+// randomKind is a kind in one form.
+type randomKind struct {
+	name    string
+	gvk     schema.GroupVersionKind
+	cluster bool
+	one     func() client.Object
+	list    func() client.ObjectList
+}
+
+var randomKinds = func() (all []*randomKind) {
+	for _, k := range []*randomKind{
+		{gvk: configMaps, one: func() client.Object { return &corev1.ConfigMap{} }, list: func() client.ObjectList { return &corev1.ConfigMapList{} }},
+		{gvk: pods, one: func() client.Object { return &corev1.Pod{} }, list: func() client.ObjectList { return &corev1.PodList{} }},
+		{gvk: nodes, cluster: true, one: func() client.Object { return &corev1.Node{} }, list: func() client.ObjectList { return &corev1.NodeList{} }},
+		{gvk: widgets},
+	} {
+		if k.one != nil {
+			k.name = "typed " + k.gvk.Kind
+			all = append(all, k)
+		}
+		all = append(all,
+			&randomKind{"unstructured " + k.gvk.Kind, k.gvk, k.cluster, func() client.Object { return anything(k.gvk) }, func() client.ObjectList { return list(k.gvk) }},
+			&randomKind{"metadata of " + k.gvk.Kind, k.gvk, k.cluster, func() client.Object { return metadata(k.gvk) }, func() client.ObjectList { return metadataList(k.gvk) }})
+	}
+	return all
+}()
+
+func (p *program) kind(name string) *randomKind {
+	return randomKinds[slices.IndexFunc(randomKinds, func(k *randomKind) bool { return k.name == name })]
+}
+
+// randomMapper maps the kinds without a request.
+func randomMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, k := range randomKinds {
+		scope := meta.RESTScopeNamespace
+		if k.cluster {
+			scope = meta.RESTScopeRoot
+		}
+		m.Add(k.gvk, scope)
+	}
+	return m
+}
+
+var (
+	randomNamespaces = []string{"a", "b", "c"}
+	randomApps       = []string{"x", "y", "z"}
+)
+
+// change changes an object at the server.
+func (p *program) change(r *rand.Rand) {
+	p.t.Helper()
+	p.changes++
+	m := metav1.ObjectMeta{Namespace: randomNamespaces[r.IntN(3)], Name: fmt.Sprint("o", r.IntN(4)), Annotations: map[string]string{"n": fmt.Sprint(p.changes)}}
+	if r.IntN(4) > 0 {
+		m.Labels = map[string]string{"app": randomApps[r.IntN(3)]}
+	}
+	if r.IntN(4) == 0 {
+		m.Finalizers = []string{"example.com/wait"}
+		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "o1", UID: "1"}}
+		m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "test", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1"}}
+	}
+	data := fmt.Sprint(r.IntN(3))
+	var o kubesim.Object
+	switch r.IntN(4) {
+	case 0:
+		o = &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{"data": data}}
+	case 1:
+		o = &corev1.Pod{ObjectMeta: m, Spec: corev1.PodSpec{NodeName: "node" + data}}
+	case 2:
+		m.Namespace = ""
+		o = &corev1.Node{ObjectMeta: m, Spec: corev1.NodeSpec{ProviderID: data}}
+	case 3:
+		w := anything(widgets)
+		w.SetNamespace(m.Namespace)
+		w.SetName(m.Name)
+		w.SetLabels(m.Labels)
+		w.SetAnnotations(m.Annotations)
+		w.SetFinalizers(m.Finalizers)
+		w.Object["spec"] = map[string]any{"data": data, "n": int64(p.changes), "none": nil, "list": []any{}}
+		o = w
+	}
+	what := "delete"
+	if r.IntN(3) > 0 || p.sim.Delete(o) != nil || r.IntN(3) == 0 { // or create it again
+		what = "update"
+		if p.sim.Update(o) != nil {
+			what = "create"
+			if err := p.sim.Create(o); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+	}
+	p.say(fmt.Sprintf("%s %T %s/%s", what, o, m.Namespace, m.Name), " ", m.Labels)
+}
+
+// options are those of the life's choice.
+func (p *program) options() cache.Options {
+	r := rand.New(rand.NewPCG(p.choice, 22))
+	o := cache.Options{Scheme: scheme.Scheme, Mapper: p.mapper, ByObject: map[client.Object]cache.ByObject{}}
+	o.ReaderFailOnMissingInformer = r.IntN(3) == 0
+	if r.IntN(3) == 0 {
+		o.DefaultUnsafeDisableDeepCopy = new(true)
+	}
+	if r.IntN(4) == 0 {
+		o.SyncPeriod = new(time.Duration(2+r.IntN(20)) * time.Second)
+	}
+	if r.IntN(4) == 0 {
+		o.DefaultLabelSelector = randomLabels(r)
+	}
+	if r.IntN(6) == 0 {
+		o.DefaultFieldSelector = fields.OneTermNotEqualSelector("metadata.name", "o1")
+	}
+	o.DefaultTransform = randomTransform(r)
+	p.several = r.IntN(2) == 0
+	if p.several {
+		o.DefaultNamespaces = randomConfigs(r)
+	}
+	for _, k := range []client.Object{&corev1.ConfigMap{}, &corev1.Pod{}, anything(widgets), &corev1.Node{}} {
+		if r.IntN(4) > 0 {
+			continue
+		}
+		b := cache.ByObject{Transform: randomTransform(r)}
+		_, cluster := k.(*corev1.Node)
+		if r.IntN(2) == 0 {
+			b.Label = randomLabels(r)
+		}
+		if r.IntN(3) == 0 {
+			b.UnsafeDisableDeepCopy = new(r.IntN(2) == 0)
+		}
+		if r.IntN(3) == 0 {
+			b.Field = fields.OneTermEqualSelector("metadata.name", "o2")
+			if _, ok := k.(*corev1.Pod); ok {
+				b.Field = fields.OneTermEqualSelector("spec.nodeName", "node1")
+			} else if !cluster && r.IntN(2) == 0 {
+				b.Field = fields.OneTermEqualSelector("metadata.namespace", "b")
+			}
+		}
+		if !cluster && r.IntN(3) == 0 {
+			b.Namespaces = randomConfigs(r)
+			p.several = true
+		}
+		o.ByObject[k] = b
+	}
+	p.failing = o.ReaderFailOnMissingInformer
+	return o
+}
+
+func randomLabels(r *rand.Rand) labels.Selector {
+	text := []string{"app=x", "app in (x,y)", "app!=z", "!app", "app", "app notin (y,x)"}[r.IntN(6)]
+	s, err := labels.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+func randomConfigs(r *rand.Rand) map[string]cache.Config {
+	all := map[string]cache.Config{}
+	for _, ns := range append([]string{cache.AllNamespaces}, randomNamespaces...) {
+		if r.IntN(2) == 0 {
+			continue
+		}
+		c := cache.Config{Transform: randomTransform(r)}
+		if r.IntN(3) == 0 {
+			c.LabelSelector = randomLabels(r)
+		}
+		all[ns] = c
+	}
+	if len(all) == 0 {
+		all["b"] = cache.Config{}
+	}
+	return all
+}
+
+// randomTransform returns a transform that does the same to each form, or nil.
+func randomTransform(r *rand.Rand) func(any) (any, error) {
+	switch r.IntN(6) {
+	case 0:
+		return cache.TransformStripManagedFields()
+	case 1:
+		return func(o any) (any, error) {
+			o.(client.Object).SetAnnotations(map[string]string{"seen": "yes"})
+			return o, nil
+		}
+	case 2:
+		return func(o any) (any, error) {
+			if l := o.(client.Object).GetLabels(); l["app"] == "y" {
+				l["app"] = "x" // selectors of readers see this one
+				o.(client.Object).SetLabels(l)
+			}
+			return o, nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+package controllerruntime
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// live is a life of the program.
+func (p *program) live() {
+	p.begin()
+	var late []*randomKind
+	for _, name := range p.woken {
+		switch p.r.IntN(4) { // as in the life before
+		case 0, 1:
+			p.addHandler(p.kind(name))
+		case 2:
+			p.informer(p.kind(name))
+			late = append(late, p.kind(name))
+		}
+	}
+	for range p.r.IntN(6) {
+		if fault := p.step(); fault {
+			after(time.Minute)
+		}
+		p.look("before the start")
+	}
+	if p.patient && p.r.IntN(6) == 0 {
+		p.say("it starts without a link")
+		if err := p.sim.RefuseConnections(true); err != nil {
+			p.t.Fatal(err)
+		}
+		p.startBoth()
+		synctest.Wait()
+		p.look("without a link")
+		if err := p.sim.RefuseConnections(false); err != nil {
+			p.t.Fatal(err)
+		}
+		after(3 * time.Minute)
+	}
+	if !p.started && (p.r.IntN(6) > 0 || p.several) {
+		p.startBoth()
+		if p.r.IntN(8) == 0 && !p.several {
+			p.say("it ends while it syncs")
+			p.stop()
+			p.end()
+			return
+		}
+	}
+	after(3 * time.Second)
+	for _, k := range late {
+		p.addHandler(k)
+	}
+	after(3 * time.Second)
+	p.look("after the start")
+	for n := range 2 + p.r.IntN(12) {
+		if p.t.Failed() {
+			break
+		}
+		if fault := p.step(); fault {
+			after(3 * time.Minute)
+		} else {
+			after(500 * time.Millisecond)
+		}
+		p.look(fmt.Sprint("step ", n))
+		p.plain = false
+	}
+	if p.r.IntN(3) == 0 {
+		p.say("the end comes soon after changes")
+		for range 1 + p.r.IntN(10) {
+			p.change(p.r)
+		}
+		time.Sleep(time.Duration(p.r.IntN(30)) * time.Millisecond) // of the bubble
+		p.stop()
+	} else if p.stop(); p.started && p.r.IntN(2) == 0 {
+		p.look("after the end")
+	}
+	p.end()
+}
+
+// begin makes the caches of a life.
+func (p *program) begin() {
+	p.t.Helper()
+	if p.choice == 0 || p.r.IntN(5) == 0 {
+		p.choice, p.inherited = 1+p.r.Uint64N(1<<40), map[string]map[string]string{}
+	}
+	p.woken = slices.Sorted(maps.Keys(p.inherited))
+	p.kinds, p.started, p.removed = map[string]*used{}, false, false
+	quiet := logr.Discard()
+	o := boltstore.Options{Logger: &quiet, Durability: boltstore.DurabilityProcess, ObjectMemory: []int64{0, -1, 20_000}[p.r.IntN(3)]}
+	db, err := boltstore.Open(p.path, o)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	is := informer.Options{TransformVersion: fmt.Sprint(p.choice)}
+	if p.patient = p.r.IntN(3) > 0; !p.patient {
+		is.MaxStaleness = -1
+	}
+	is.Reflector.Confirm = []reflector.Confirm{reflector.ConfirmAuto, reflector.ConfirmBookmark, reflector.ConfirmList}[p.r.IntN(3)]
+	p.say("life: options ", p.choice, ", memory ", o.ObjectMemory, ", confirm ", is.Reflector.Confirm)
+	for i := range p.sides {
+		cfg := p.sim.RESTConfig()
+		o := p.options()
+		s := &randomSide{}
+		o.NewInformer = stockInformer
+		if i == 1 {
+			cfg = reflector.WrapConfig(cfg)
+			s.db = db
+			o.NewInformer = informer.ForControllerRuntime(db, is)
+		}
+		s.make(p.t, cfg, o)
+		p.sides[i] = s
+	}
+}
+
+func (s *randomSide) make(t *testing.T, cfg *rest.Config, o cache.Options) {
+	t.Helper()
+	var err error
+	if s.Cache, err = cache.New(cfg, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *program) startBoth() {
+	p.say("start")
+	p.started = true
+	for _, s := range p.sides {
+		ctx, stop := context.WithCancel(context.Background())
+		s.stop, s.ended = stop, make(chan error, 1)
+		go func() { s.ended <- s.Start(ctx) }()
+	}
+}
+
+// stop stops the caches.
+func (p *program) stop() {
+	p.t.Helper()
+	for _, s := range p.sides {
+		if s.stop != nil {
+			s.stop()
+		}
+	}
+	for _, s := range p.sides {
+		if s.ended == nil {
+			continue
+		}
+		if err := <-s.ended; err != nil {
+			p.t.Error(err)
+		}
+	}
+}
+
+// end ends the life.
+func (p *program) end() {
+	p.t.Helper()
+	db := p.sides[1].db
+	if fell := db.Fallbacks(); len(fell) > 0 && !p.removed {
+		p.t.Errorf("informers without the file: %v", fell)
+	}
+	if err := db.Close(); err != nil {
+		p.t.Error(err)
+	}
+	if p.started {
+		for _, u := range p.kinds {
+			p.keep(u)
+		}
+	}
+}
+
+// keep remembers what the handlers of a kind know, for those of the next informer.
+func (p *program) keep(u *used) {
+	delete(p.inherited, u.kind.name)
+	for _, h := range u.handlers {
+		if !h.gone && u.handled && !p.removed {
+			p.inherited[u.kind.name] = h.of[1].knows()
+		}
+	}
+}
+
+// both does the same to both caches, which must answer the same.
+func (p *program) both(what string, f func(i int, s *randomSide) string) string {
+	p.t.Helper()
+	var got [2]string
+	for i, s := range p.sides {
+		got[i] = f(i, s)
+	}
+	if got[0] != got[1] {
+		p.t.Errorf("%s\n  stock %s\n  ours  %s", what, got[0], got[1])
+	}
+	return got[0]
+}
+
+// stockInformer is client-go's. Whoever stops one of the metadata watches of
+// controller-runtime must read to its end, or a goroutine of its is left over.
+func stockInformer(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	l := toolscache.ToListerWatcherWithContext(lw)
+	return toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
+		ListWithContextFunc: l.ListWithContext,
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := l.WatchWithContext(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return &drained{w}, nil
+		},
+	}, o, resync, indexers)
+}
+
+type drained struct{ watch.Interface }
+
+// Stop implements watch.Interface.
+func (d *drained) Stop() {
+	d.Interface.Stop()
+	go func() {
+		for range d.ResultChan() {
+		}
+	}()
+}
+
+func after(d time.Duration) {
+	time.Sleep(d) // the bubble's clock
+	synctest.Wait()
+}
+
+// soon is the context of a call that may block.
+func soon(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+func said(err error) string {
+	if err == nil {
+		return ""
+	}
+	return "error: " + err.Error()
+}
