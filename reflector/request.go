@@ -148,13 +148,18 @@ func (r *requests) watch(ctx context.Context, patience time.Duration, o metav1.L
 	ctx, g := r.guard(ctx, patience, o)
 	var over origin
 	ctx = over.trace(ctx)
-	w, err := giveUp(stop, func() (watch.Interface, error) { return r.lw.WatchWithContext(ctx, o) }, stopWatch)
+	whole := func(w watch.Interface) *guarded { return &guarded{Interface: w, cancel: g.cancel, p: g.p} }
+	w, err := giveUp(stop, func() (watch.Interface, error) { return r.lw.WatchWithContext(ctx, o) }, func(w watch.Interface) {
+		if w != nil {
+			whole(w).Stop()
+		}
+	})
 	if err != nil {
 		return nil, "", nil, g.end(err)
 	}
 	close(g.done)
 	conn, _ := over.answeredOver()
-	return &guarded{Interface: w, cancel: g.cancel, p: g.p}, conn, g.p, nil
+	return whole(w), conn, g.p, nil
 }
 
 // short is how long the server may take to begin a short answer.

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -50,4 +54,31 @@ func TestQuestionGivenUp(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestGivenUpWatch: a watch that opens after its caller has gone is stopped and read to its
+// end. A watch that watch.Filter wraps, as controller-runtime's of metadata, would leave a
+// goroutine behind.
+func TestGivenUpWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := watch.NewFakeWithChanSize(1, false)
+		server.Add(widget("web", "a"))
+		opened := watch.Filter(server, func(ev watch.Event) (watch.Event, bool) { return ev, true })
+		ctx, giveUp := context.WithCancel(t.Context())
+		gone := make(chan struct{})
+		r := &requests{clock: clock.RealClock{}, lw: &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+			ctx.Value(pulseKey{}).(*pulse).seen.Store(true)
+			giveUp()
+			<-gone
+			return opened, nil
+		}}}
+		if _, _, _, err := r.watch(ctx, time.Minute, metav1.ListOptions{}); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		close(gone)
+		synctest.Wait()
+		if ev, ok := <-opened.ResultChan(); ok {
+			t.Errorf("nobody has read %s %T", ev.Type, ev.Object)
+		}
+	})
 }
