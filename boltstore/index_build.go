@@ -97,15 +97,19 @@ func (s indexing) buildLater(add cache.Indexers) {
 	}
 	s.retriers.Go(func() {
 		for wait := firstReindex; ; wait = min(2*wait, triedAgain/2) { // DB.Err shows it until then
-			s.indexLock.Lock()
-			err := s.build(add)
-			s.indexLock.Unlock()
+			err := s.buildNow(add)
 			if err == nil || errors.Is(err, ErrClosed) || !s.pause(wait) {
 				return
 			}
 			s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source", s.source.String())
 		}
 	})
+}
+
+func (s indexing) buildNow(add cache.Indexers) error {
+	s.indexLock.Lock()
+	defer s.indexLock.Unlock() // also if an index function ends the goroutine
+	return s.build(add)
 }
 
 // buildMissing builds the program's indices that are not complete in the file, beside
@@ -132,17 +136,6 @@ func (s indexing) pause(d time.Duration) bool {
 	case <-s.db.whileOpen.ctx.Done():
 		return false
 	}
-}
-
-// refresh computes the index values of a change that was prepared before
-// indices were added.
-func (s indexing) refresh(c *Change) {
-	set := s.indexSet()
-	if c.set == set || c.typ == cache.Deleted || c.unstored != "" {
-		return
-	}
-	c.set = set
-	s.values(c)
 }
 
 // objectOf returns a change's object. It decodes the payload if the object was let go.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
@@ -49,6 +50,34 @@ func (s indexing) values(c *Change) {
 		}
 		c.values = append(c.values, format.IndexValues{Name: name, Values: values})
 	}
+}
+
+// refresh computes the index values of a change that was prepared before indices were
+// added. An index function that ends its goroutine has failed, and does not end the
+// caller's, which may be the committer's.
+func (s indexing) refresh(c *Change) {
+	set := s.indexSet()
+	if c.set == set || c.typ == cache.Deleted || c.unstored != "" {
+		return
+	}
+	c.set = set
+	var ended sync.WaitGroup
+	whole := false
+	ended.Go(func() { s.values(c); whole = true })
+	if ended.Wait(); !whole {
+		s.noValues(c, errExited)
+	}
+}
+
+var errExited = errors.New("an index function has ended its goroutine (runtime.Goexit, t.FailNow)")
+
+// noValues notes that all index functions have failed for a change.
+func (s indexing) noValues(c *Change, why error) {
+	c.values, c.failed, c.failedWhy = nil, slices.Sorted(maps.Keys(c.set.fns)), short(why)
+	for _, name := range c.failed {
+		c.values = append(c.values, format.IndexValues{Name: name})
+	}
+	s.unindexed(why, c.key)
 }
 
 // unindexed logs failures of index functions: the first, the second, the fourth, and so

@@ -320,25 +320,38 @@ func (l *listener) mayHaveSeen(e *boltstore.Entry) bool {
 
 // call runs the handler. It is false if the handler has been removed. client-go's
 // HandleCrash takes a panic: by default the process dies, and the next one tells again.
-// If that is switched off, the call counts after a pause, as in client-go.
+// If that is switched off, the call counts after a pause, as in client-go. A handler that
+// ends its goroutine is removed.
 func (l *listener) call(fn func()) (there bool) {
 	if l.gone.Err() != nil || !l.expected() {
 		return false
 	}
-	panicked := true
+	returned, panicked := false, false
 	defer func() {
-		if panicked {
+		switch {
+		case panicked:
 			there = true
 			select {
 			case <-l.gone.Done():
 			case <-l.inf.o.clock.After(time.Second):
 			}
+		case !returned:
+			l.exited()
 		}
 	}()
-	defer utilruntime.HandleCrashWithLogger(l.log)
+	defer utilruntime.HandleCrashWithLogger(l.log, func(context.Context, any) { panicked = true })
 	fn()
-	panicked = false
+	returned = true
 	return true
+}
+
+// exited removes the handler after a call that has ended its goroutine.
+func (l *listener) exited() {
+	l.log.Error(nil, "A handler has ended its goroutine (runtime.Goexit, t.FailNow) and is not called any more", "source", l.inf.store.Source().String(),
+		"handler", fmt.Sprintf("%T", l.handler))
+	if err := l.inf.RemoveEventHandler(l); err != nil {
+		l.log.Error(err, "It could not be removed", "source", l.inf.store.Source().String())
+	}
 }
 
 // expected waits until the file says that the source has plain handlers. It is false if

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
@@ -75,6 +77,34 @@ func TestSmallLists(t *testing.T) {
 	} {
 		if isSmallList([]byte(text)) != is {
 			t.Errorf("%s: %v", text, !is)
+		}
+	}
+}
+
+// TestListOfAnotherKind: an empty unstructured list of another group or kind is no list of
+// the source's objects.
+func TestListOfAnotherKind(t *testing.T) {
+	for _, tc := range []struct {
+		group, known, apiVersion, kind string
+		is                             bool
+	}{
+		{"", "ConfigMap", "v1", "ConfigMapList", true},
+		{"", "ConfigMap", "v1", "PodList", false},
+		{"", "", "v1", "PodList", true}, // nothing shows the kind
+		{"", "ConfigMap", "v1", "List", true},
+		{"", "ConfigMap", "", "", true},
+		{"", "ConfigMap", "apps/v1", "DeploymentList", false},
+		{"apps", "Deployment", "v1", "PodList", false},
+		{"example.com", "Widget", "example.com/v2", "WidgetCollection", true}, // as its definition may say
+		{"example.com", "Widget", "v1", "NamespaceList", false},
+		{"", "ConfigMap", "v1", "Status", false},
+	} {
+		r := &requests{server: "https://a", source: boltstore.Source{Group: tc.group}, kind: func() string { return tc.known }}
+		list := &unstructured.UnstructuredList{Object: map[string]any{}}
+		list.SetAPIVersion(tc.apiVersion)
+		list.SetKind(tc.kind)
+		if err := r.lists(list); (err == nil) != tc.is {
+			t.Errorf("%+v: %v", tc, err)
 		}
 	}
 }

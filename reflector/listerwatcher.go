@@ -60,7 +60,7 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 	now, log := clock.Now(), store.Logger()
 	s := &ListerWatcher{
 		o: o, queue: queue, store: store, example: example, clock: clock, log: log,
-		requests: requests{lw: cache.ToListerWatcherWithContext(lw), raw: lw, source: store.Source(), item: reflect.TypeOf(example), server: server, quiet: o.quietTimeout, clock: clock},
+		requests: requests{lw: cache.ToListerWatcherWithContext(lw), raw: lw, source: store.Source(), item: reflect.TypeOf(example), kind: func() string { return store.State().Kind }, server: server, quiet: o.quietTimeout, clock: clock},
 		link:     link{clock: clock},
 		unstored: unstored{queue: queue, store: store, clock: clock, first: o.retryUnstored},
 		fresh:    waiters{queue: queue, hurry: make(chan struct{}, 1)},

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -28,15 +29,17 @@ type requests struct {
 	lw     cache.ListerWatcherWithContext
 	raw    cache.ListerWatcher // as given to New
 	source boltstore.Source
-	item   reflect.Type // of the objects
-	server string       // its address; "": the client's requests cannot be seen
+	item   reflect.Type  // of the objects
+	kind   func() string // the same, "" if it is not known
+	server string        // its address; "": the client's requests cannot be seen
 	quiet  time.Duration
 	clock  clock.Clock
 	unlike atomic.Bool // lists are of other objects than watches
 }
 
 // giveUp calls fn. If stop ends first, giveUp returns the cause, and calls drop with fn's
-// value once there is one. If fn panics, giveUp panics.
+// value once there is one. If fn panics, giveUp panics. If fn ends its goroutine, as
+// t.FailNow does, the error is errExited.
 func giveUp[T any](stop context.Context, fn func() (T, error), drop func(T)) (T, error) {
 	type result struct {
 		v        T
@@ -45,7 +48,7 @@ func giveUp[T any](stop context.Context, fn func() (T, error), drop func(T)) (T,
 	}
 	done := make(chan result, 1)
 	go func() {
-		var r result
+		r := result{err: errExited}
 		defer func() {
 			if r.panicked = recover(); r.panicked != nil && stop.Err() != nil {
 				panic(r.panicked) // nobody waits for it
@@ -78,6 +81,8 @@ func giveUp[T any](stop context.Context, fn func() (T, error), drop func(T)) (T,
 	var none T
 	return none, context.Cause(stop)
 }
+
+var errExited = errors.New("reflector: the list or watch function has ended its goroutine (runtime.Goexit, t.FailNow)")
 
 func stopWatch(w watch.Interface) {
 	if w != nil {
@@ -121,8 +126,8 @@ func (r *requests) lists(answer runtime.Object) error {
 		return nil
 	}
 	if u, ok := answer.(*unstructured.UnstructuredList); ok {
-		if u.GetKind() == "Status" {
-			return errNoList
+		if gvk := u.GroupVersionKind(); gvk.Kind == "Status" || r.ofAnother(gvk) {
+			return fmt.Errorf("%w: it is a %s", errNoList, gvk)
 		}
 		return nil
 	}
@@ -138,6 +143,19 @@ func (r *requests) lists(answer runtime.Object) error {
 		return fmt.Errorf("%w: it is a %T", errNoList, answer)
 	}
 	return nil
+}
+
+// ofAnother says whether a list is of another group, or of another kind where each kind
+// names its list. A sloppy server may say List, or nothing.
+func (r *requests) ofAnother(list schema.GroupVersionKind) bool {
+	switch {
+	case r.server == "" || list.Kind == "" || list.Kind == "List" || list.Version == "":
+		return false // also where the program may have named the source as it likes
+	case list.Group != r.source.Group:
+		return true
+	}
+	kind := r.kind()
+	return kind != "" && !custom(list.Group) && list.Kind != kind+"List"
 }
 
 // watch opens a watch. It also returns the connection, and the pulse that counts the

@@ -142,11 +142,10 @@ func (d *Handler) ShutdownChan() <-chan struct{} { return d.ended }
 
 func (d *Handler) run() {
 	defer close(d.ended)
-	var workers sync.WaitGroup
 	for range d.o.Workers {
-		workers.Go(d.queues.work)
+		d.queues.workers.Go(d.queues.work)
 	}
-	workers.Go(d.queues.retrying)
+	d.queues.workers.Go(d.queues.retrying)
 	for d.ctx.Err() == nil {
 		tick := d.host.Backlog.Tick()
 		more := d.fill()
@@ -161,7 +160,7 @@ func (d *Handler) run() {
 	d.mu.Lock()
 	d.queues.ready.Broadcast()
 	d.mu.Unlock()
-	workers.Wait()
+	d.queues.workers.Wait()
 	if err := d.claim.Release(); err != nil {
 		d.log.Error(err, "The position of a durable handler was not written, it will be told again", "source", d.host.Store.Source().String(), "handler", d.name)
 	}

@@ -58,6 +58,7 @@ type queues struct {
 	memory  memory
 	retries retries
 	looking bool // a look for stuck keys is among the retries
+	workers sync.WaitGroup
 }
 
 // owner learns what happens to tasks. It is called with the mutex held.

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"context"
 	"errors"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -69,7 +70,8 @@ func (s *queues) work() {
 }
 
 // tell calls the handler. An entry that cannot be decoded is not told: its source
-// is degraded and will be relisted.
+// is degraded and will be relisted. If the handler ends the goroutine, the call has failed,
+// and another goroutine takes its place.
 func (s *queues) tell(dl *Delivery, attempt int) (err error) {
 	t := dl.t
 	e := Telling{Key: dl.q.key, Attempt: attempt, Initial: t.initial, Delivery: dl}
@@ -91,10 +93,23 @@ func (s *queues) tell(dl *Delivery, attempt int) (err error) {
 			e.Old = s.previous(t.entry)
 		}
 	}
+	exited := true
+	defer func() {
+		if exited {
+			s.log.Error(errExited, "A durable handler will be told again", "source", s.host.Store.Source().String(), "handler", s.name, "key", e.Key)
+			s.workers.Go(s.work)
+			s.returned(dl, errExited)
+		}
+	}()
 	err = errPanicked
-	defer utilruntime.HandleCrashWithLogger(s.log)
-	return s.call(s.ctx, e)
+	defer utilruntime.HandleCrashWithLogger(s.log, func(context.Context, any) { exited = false })
+	err = s.call(s.ctx, e)
+	exited = false
+	return err
 }
+
+// errExited is the result of a call that did not return.
+var errExited = errors.New("the handler has ended its goroutine (runtime.Goexit, t.FailNow)")
 
 // previous returns a function that decodes the object before a change.
 func (s *queues) previous(e *boltstore.Entry) func() any {
