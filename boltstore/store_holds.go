@@ -34,14 +34,16 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64) (lacking []list
 }
 
 // Knows says whether the file has, at the change's key, the object that the change is about,
-// or a note that it could not be stored.
+// or the one before it and a note that it could not be stored. Where there is only a note,
+// a transform may have given the object another key before.
 func (s *Claimed) Knows(c *Change) (yes bool, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		g, k := src.gen(m.Generation), index.AppendKey(nil, c.key)
-		if yes = g.notes.unstored(k); yes {
+		raw, n := g.shown(k), g.notes.get(k)
+		if n != nil && n.Unstored {
+			yes = raw != nil || n.Record != nil
 			return nil
 		}
-		raw := g.shown(k)
 		if raw == nil {
 			return nil
 		}
