@@ -18,7 +18,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
 )
 
 // check verifies a file in a child process. Following a damaged page can fault or
@@ -108,7 +107,7 @@ func (c *check) run(ctx context.Context) error {
 
 // snapshot checks a copy of a file that is locked.
 func (c *check) snapshot(ctx context.Context, locked string) (v verdict, err error) {
-	r, err := live.Dial(c.db.path)
+	r, err := c.db.owner()
 	if err != nil {
 		return v, fmt.Errorf("%s; %w", locked, err)
 	}

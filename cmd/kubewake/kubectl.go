@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +45,10 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 	return []*cobra.Command{
 		onFile(streams, func(c *kubeClient) *cobra.Command {
 			c.secrets = true // it shows their sizes
-			c.own = func(cmd *cobra.Command, _ []string) (handled bool, err error) { return false, c.hideEvents(cmd) }
+			c.own = func(cmd *cobra.Command, _ []string) (handled bool, err error) {
+				err = c.hideEvents(cmd)
+				return errors.Is(err, context.DeadlineExceeded), err // the owner would not answer kubectl's code, either
+			}
 			return kubedescribe.NewCmdDescribe("kubewake", cmdutil.NewFactory(c), c.streams)
 		}),
 		onFile(streams, func(c *kubeClient) *cobra.Command { return kubeevents.NewCmdEvents(c, c.streams) }),

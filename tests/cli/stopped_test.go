@@ -33,7 +33,7 @@ func TestStoppedMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	for _, args := range [][]string{{"get", "pods", "-A"}, {"describe", "pods", "-A"}, {"status"}, {"export", "pods", "-A"}, {"serve"}} {
+	for _, args := range [][]string{{"get", "pods", "-A"}, {"describe", "pods", "-A"}, {"status"}, {"export", "pods", "-A"}, {"serve"}, {"check"}} {
 		running.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 			defer cancel()
