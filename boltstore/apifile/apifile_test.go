@@ -1,6 +1,7 @@
 package apifile
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -280,5 +281,25 @@ func TestAge(t *testing.T) {
 	var v struct{ GitVersion string }
 	if a := ask(t, h, http.MethodGet, "/version"); json.Unmarshal([]byte(a.body), &v) != nil || !strings.Contains(v.GitVersion, "kubewake") || a.header.Get("Age") != "" {
 		t.Errorf("/version: %s", a.body)
+	}
+}
+
+// TestGivenUp: a request that waits for a version when its server closes breaks off. It is no
+// failure of the file, and whoever asked may ask another process.
+func TestGivenUp(t *testing.T) {
+	db := filetest.Open(t, boltstore.Options{})
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, path := range []string{"?resourceVersion=99", "/x?resourceVersion=99", "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=99"} {
+		w := httptest.NewRecorder()
+		func() {
+			defer func() {
+				if recover() != http.ErrAbortHandler {
+					t.Errorf("%s: %d %s", path, w.Code, w.Body)
+				}
+			}()
+			New(db, Options{}).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/namespaces/a/configmaps"+path, nil))
+		}()
 	}
 }

@@ -1,7 +1,6 @@
 package apifile
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"runtime"
@@ -89,9 +88,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Aggregated: true,
 		Otherwise:  h.opts.Otherwise,
 		Failed: func(r *http.Request, err error) {
-			if !errors.Is(err, context.Canceled) {
-				h.opts.Logger.Error(err, "A request could not be answered from the file", "method", r.Method, "path", r.URL.Path, "file", h.db.Path())
-			}
+			h.opts.Logger.Error(err, "A request could not be answered from the file", "method", r.Method, "path", r.URL.Path, "file", h.db.Path())
 		},
 	}
 	api.ServeHTTP(w, r)

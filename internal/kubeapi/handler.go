@@ -1,6 +1,7 @@
 package kubeapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -168,8 +169,12 @@ func apiStatus(code int, reason metav1.StatusReason, message string) *apierrors.
 	}}
 }
 
-// fail answers with err: an API status as it is, anything else as 500.
+// fail answers with err: an API status as it is, anything else as 500. If the client has left
+// or the server ends, it breaks the connection off.
 func (r *Request) fail(err error) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) {
 		r.h.failed(r.Request, err)
