@@ -187,7 +187,7 @@ func (q *Queue) urgent() bool {
 }
 
 // Bookmark notes that every change up to rv has been accepted. The next commit of
-// the source writes it, or one within ten minutes.
+// the source writes it, or one within ten minutes. One of an earlier version says nothing.
 func (q *Queue) Bookmark(rv string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -197,7 +197,7 @@ func (q *Queue) Bookmark(rv string) error {
 	switch {
 	case q.closed:
 		return ErrClosed
-	case rv == "" || rv == anyVersion:
+	case rv == "" || rv == anyVersion || later(q.version.accepted, rv):
 		return nil
 	}
 	own := q.version.own

@@ -106,6 +106,21 @@ func TestOwnBookmark(t *testing.T) {
 	}
 }
 
+// TestBookmarkGoesBack: a bookmark of an earlier version than the accepted one changes
+// nothing. A watch from there would bring objects again that are gone.
+func TestBookmarkGoesBack(t *testing.T) {
+	q, s := newQueue(t, boltstore.Options{FlushInterval: time.Hour}, settings{})
+	if err := errors.Join(q.Add(object("x", 20)), q.Bookmark("7"), q.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if is, stored := q.AcceptedVersion(), s.State().ResourceVersion; is != "20" || stored != "20" {
+		t.Errorf("the watch goes on from %s, the next life's from %s", is, stored)
+	}
+	if err := errors.Join(q.Bookmark("21"), q.Flush(t.Context())); err != nil || s.State().ResourceVersion != "21" {
+		t.Error(s.State().ResourceVersion, err)
+	}
+}
+
 // TestOpaqueTarget: versions that cannot be compared confirm if they are equal.
 func TestOpaqueTarget(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{}, settings{})
