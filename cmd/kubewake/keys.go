@@ -47,8 +47,13 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
   kubewake keys encrypt --keyset cache.key --db cache.db`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // without RunE, cobra would not check Args
-		// A first signal ends them, too: what they write is whole before it gets its name.
-		PersistentPreRun: func(*cobra.Command, []string) { signal.Reset(os.Interrupt, syscall.SIGTERM) },
+		// A first signal ends them, too: their files are then the old ones or the new ones. A new
+		// keyset is made at once.
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			if cmd.Name() != "generate" {
+				signal.Reset(os.Interrupt, syscall.SIGTERM)
+			}
+		},
 	}
 	say := func(format string, args ...any) error {
 		_, err := fmt.Fprintf(streams.Out, format+"\n", args...)
