@@ -170,6 +170,8 @@ func (a *applier) late(c *Change, w was, before *note) bool {
 	switch {
 	case w.item != nil, w.owned, w.damaged, before != nil && before.Unstored:
 		return false
+	case !a.s.expectsProducer():
+		return false // the program has taken over from an informer
 	case m.Noted.Nameless > 0, m.Restored, m.Degraded != "", a.s.Err() != nil:
 		return false // the server may have it
 	case m.Stands, a.s.stands.Load(), !m.Moved && (m.Listed == "" || m.Listed == m.ResourceVersion):

@@ -91,6 +91,11 @@ func TestLateOwnWrite(t *testing.T) {
 			f.must(f.s.Update(at(9, "w")))
 			other(f, 20)
 		}, update(12), "12y"},
+		{"no informer feeds it any more", func(f *ownTest) {
+			gone(f)
+			f.s.Release()
+			f.s = claimTest(f.t, f.db, Claim{Indexers: indexers})
+		}, update(7), "7y"},
 		{"damage", func(f *ownTest) { gone(f); f.s.damaged(ErrDamaged) }, update(7), "7y"},
 		{"the contents were purged", func(f *ownTest) {
 			gone(f)
