@@ -173,3 +173,14 @@ func (s *Store) callCodec(obj runtime.Object) (whole []byte, err error) {
 	}()
 	return s.codec.Append(format.ZeroHead[:], obj)
 }
+
+// callDecode decodes a payload. It returns a panic of the user's codec as an error: a
+// program that panics at each start would never get past the object.
+func (s *Store) callDecode(payload []byte) (obj runtime.Object, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			obj, err = nil, fmt.Errorf("the codec panicked: %v", r)
+		}
+	}()
+	return s.codec.Decode(payload)
+}

@@ -41,3 +41,52 @@ func TestCodecPanics(t *testing.T) {
 	p.wait(t)
 	serves(t, s, []runtime.Object{good})
 }
+
+// badlyRead is a caller's codec that panics when it reads an object with some content.
+type badlyRead struct{ codec.Codec }
+
+func (badlyRead) ID() byte { return codec.IDCustom }
+
+func (p badlyRead) Decode(payload []byte) (runtime.Object, error) {
+	obj, err := p.Codec.Decode(payload)
+	if err == nil && obj.(*corev1.ConfigMap).Data["words"] == "bad" {
+		panic("not this one")
+	}
+	return obj, err
+}
+
+// TestCodecPanicsOnReading: an object that the program's codec cannot read is an error of
+// its readers. It ends no program, and is no damage to the file's pages.
+func TestCodecPanicsOnReading(t *testing.T) {
+	c, err := codec.For(&corev1.ConfigMap{})
+	must(t, err)
+	path, o := testPath(t), Options{Window: time.Nanosecond, ObjectMemory: -1}
+	db := openTest(t, path, o)
+	s := claimTest(t, db, Claim{Codec: badlyRead{c}})
+	p := &testProducer{}
+	s.Attach(p)
+	p.add(t, s, configMap("ns", "good", 1, nil), configMap("ns", "bad", 2, map[string]string{"words": "bad"}))
+	p.wait(t)
+	closeTest(t, db)
+	db = openTest(t, path, o)
+	s = claimTest(t, db, Claim{Codec: badlyRead{c}})
+	for what, read := range map[string]func() error{
+		"get":  func() error { _, _, err := s.GetByKey("ns/bad"); return err },
+		"list": func() error { _, err := s.ListErr(); return err },
+		"entry": func() error {
+			for _, e := range journalFrom(t, s, 1) {
+				if _, err := e.Object(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		if err := read(); err == nil || !strings.Contains(err.Error(), "not this one") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if db.replaced.Load() > 0 {
+		t.Error("the file was replaced")
+	}
+}

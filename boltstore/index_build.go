@@ -150,7 +150,7 @@ func (s indexing) objectOf(c *Change) (any, error) {
 			return nil, fmt.Errorf("boltstore: %q: %w", c.key, err)
 		}
 	}
-	obj, err := s.codec.Decode(payload)
+	obj, err := s.callDecode(payload)
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: decode %q: %w", c.key, err)
 	}

@@ -124,7 +124,7 @@ func (s reading) decodeNew(key string, r *format.Record) (any, error) {
 	if r.Packed != format.NotPacked {
 		*buf = payload
 	}
-	obj, err := s.codec.Decode(payload)
+	obj, err := s.callDecode(payload)
 	if err != nil {
 		return nil, fmt.Errorf("record of %q: %w: %v", key, ErrDamaged, err)
 	}
