@@ -81,8 +81,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		kubeapi.WriteStatus(w, unavailable(err, 1))
 		return
 	}
+	s := &storage{handler: h, kinds: h.kindsOf(states), header: w.Header(), newest: h.opts.Fresh > 0 && wantsNewest(r.URL.Query())}
+	defer s.free()
 	api := &kubeapi.Handler{
-		Storage:    &storage{handler: h, kinds: h.kindsOf(states), header: w.Header(), newest: h.opts.Fresh > 0 && wantsNewest(r.URL.Query())},
+		Storage:    s,
 		Clock:      h.opts.Clock,
 		Version:    version,
 		Aggregated: true,

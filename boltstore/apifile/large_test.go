@@ -2,11 +2,13 @@ package apifile
 
 import (
 	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -90,6 +92,64 @@ func TestPageOfLargeObjects(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps?limit=1000", nil))
 	if w.bytes < 10_000_000 || writes < 500 || most > 8<<20 { // all of it is 10 MB, and as much again decoded
 		t.Errorf("%d bytes in %d writes: the heap grew by %d MiB", w.bytes, writes, most>>20)
+	}
+}
+
+// TestPagesInAll: the pages of many clients that take nothing leave no room for whole ones.
+// Another page is then read a little at a time, and is the same.
+func TestPagesInAll(t *testing.T) {
+	_, h := large(t, 400)
+	get := func(limit int) *http.Request {
+		return httptest.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("/api/v1/configmaps?limit=%d", limit), nil)
+	}
+	whole := httptest.NewRecorder()
+	h.ServeHTTP(whole, get(300))
+	var asked sync.WaitGroup
+	goOn := make(chan struct{})
+	defer asked.Wait()
+	defer close(goOn)
+	for range room>>20 + 1 {
+		begun := make(chan struct{})
+		begin := sync.OnceFunc(func() { close(begun) })
+		w := &sink{at: func() { begin(); <-goOn }}
+		asked.Go(func() { h.ServeHTTP(w, get(100)) })
+		<-begun
+	}
+	before, most, writes := heap(), int64(0), 0
+	w := &sink{}
+	w.at = func() {
+		if writes++; writes%100 == 0 {
+			most = max(most, heap()-before)
+		}
+	}
+	h.ServeHTTP(w, get(300))
+	if w.bytes != whole.Body.Len() || writes < 300 || most > 2<<20 { // all of it is 3 MB, and as much again decoded
+		t.Errorf("%d bytes of %d, in %d writes: the heap grew by %d KiB", w.bytes, whole.Body.Len(), writes, most>>10)
+	}
+	again := httptest.NewRecorder()
+	h.ServeHTTP(again, get(300))
+	if again.Body.String() != whole.Body.String() {
+		t.Error("they differ")
+	}
+}
+
+// TestInitialEventsInAll: the initial events of a watch take their part of the room, and
+// leave it to others after that.
+func TestInitialEventsInAll(t *testing.T) {
+	const n = 3
+	_, h := large(t, n)
+	ctx, cancel := context.WithCancel(t.Context())
+	var parts []int64
+	w := &sink{}
+	w.at = func() {
+		if parts = append(parts, held.Load()); len(parts) == n+1 {
+			cancel()
+		}
+	}
+	const path = "/api/v1/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+	if !slices.Equal(parts, []int64{oneRead, oneRead, oneRead, 0}) {
+		t.Errorf("%d", parts)
 	}
 }
 

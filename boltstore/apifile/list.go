@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -36,10 +37,12 @@ func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*
 		if err != nil {
 			return nil, answer(err)
 		}
+		s.free()
 		if q.Limit == 0 {
+			src.few = !s.take(oneRead)
 			return &kubeapi.Page{Version: number(at.Version), Each: src.each(ctx, at, q)}, nil
 		}
-		page, err := src.page(ctx, at, q, snap.rest)
+		page, err := src.page(ctx, at, q, snap.rest, &s.holding)
 		if err == nil {
 			next := snapshot{id: src.st.Source.ID()[:idLength], series: at.Series, seq: at.Seq}
 			if q.Everything() {
@@ -108,19 +111,47 @@ func (s *storage) reach(ctx context.Context, src *source, version uint64) (bolts
 	}
 }
 
-// mostHeld is how many bytes of the file a page may hold in memory, about four reads.
-const mostHeld = 4 << 20
+const (
+	// oneRead is about how many bytes of the file are read at a time.
+	oneRead = 1 << 20
+	// mostHeld is how many a page may hold in memory, about four reads.
+	mostHeld = 4 * oneRead
+	// room is how many the lists of all requests may hold. In memory they take up to five
+	// times as much. Lists beyond it read few objects at a time.
+	room = 16 * oneRead
+	few  = 64
+)
 
-// page reads the query's page of a moment. A large page is only counted, and read again
-// while it is sent. left is how many objects the page before has left, 0 if that is not
-// known.
-func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query, left int64) (*kubeapi.Page, error) {
+var held atomic.Int64 // of the room
+
+// holding is a request's part of the room.
+type holding struct{ bytes int64 }
+
+// take says whether there was room.
+func (h *holding) take(bytes int) bool {
+	if held.Add(int64(bytes)) > room {
+		held.Add(int64(-bytes))
+		return false
+	}
+	h.bytes += int64(bytes)
+	return true
+}
+
+func (h *holding) free() {
+	held.Add(-h.bytes)
+	h.bytes = 0
+}
+
+// page reads the query's page of a moment. A page that is large, or has no room, is only
+// counted, and read again while it is sent. left is how many objects the page before has
+// left, 0 if that is not known.
+func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query, left int64, part *holding) (*kubeapi.Page, error) {
 	p := &kubeapi.Page{Version: number(at.Version)}
 	limit := int(min(q.Limit, math.MaxInt32))
 	large := limit > pageSize
-	n, held := 0, 0
+	n := 0
 	err := s.walk(ctx, at, q, limit, func(key string, size int, o *kubeapi.Object) bool {
-		if held += size; held > mostHeld {
+		if !large && (part.bytes+int64(size) > mostHeld || !part.take(size)) {
 			large, p.Objects = true, nil
 		}
 		if !large {
@@ -130,6 +161,8 @@ func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query,
 		return n < limit
 	})
 	if large {
+		part.free()
+		s.few = !part.take(oneRead)
 		p.Each = s.each(ctx, at, q)
 	}
 	if err != nil || n < limit {
@@ -158,7 +191,11 @@ func prefixOf(sel kubeapi.Selection) string {
 // transaction is open during the calls. It reads few objects at first, and more at a time
 // if they are not the selected ones.
 func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query, limit int, fn func(key string, size int, o *kubeapi.Object) bool) error {
-	n := pageSize
+	most := pageSize
+	if s.few {
+		most = few
+	}
+	n := most
 	if limit > 0 {
 		n = min(n, limit)
 	}
@@ -177,14 +214,14 @@ func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query,
 			if err != nil {
 				return err
 			}
-			if q.Matches(o) && !fn(keys[i], 1<<20/len(objs), o) {
+			if q.Matches(o) && !fn(keys[i], oneRead/len(objs), o) {
 				return nil
 			}
 		}
 		if len(keys) > 0 {
 			from = keys[len(keys)-1] + "\x00"
 		}
-		n = min(2*n, pageSize)
+		n = min(2*n, most)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ type storage struct {
 	kinds  []*kind
 	header http.Header
 	newest bool // the request waits for Options.Fresh
+	holding
 }
 
 var _ kubeapi.Storage = &storage{}
@@ -214,6 +215,7 @@ type source struct {
 	st    boltstore.State
 	known []fields.Requirement // that its objects were selected by
 	label labels.Requirements  // the same
+	few   bool                 // are read at a time
 }
 
 // pick finds the source that answers, and states its age. id is the beginning of its ID,
@@ -249,7 +251,7 @@ func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*sour
 				return nil, err
 			}
 			label, _ := sel.Requirements()
-			return &source{store, t, st, known, label}, nil
+			return &source{store, t, st, known, label, false}, nil
 		}
 	}
 	if id != "" {
