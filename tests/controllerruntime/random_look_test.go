@@ -229,7 +229,7 @@ func (p *program) query(u *used) (opts []client.ListOption) {
 	if r.IntN(3) > 0 {
 		var terms []fields.Selector
 		for range 1 + r.IntN(2) {
-			terms = append(terms, fields.OneTermEqualSelector([]string{"app", "two", "n", "missing"}[r.IntN(4)], []string{"x", "", "o1", "a", "3"}[r.IntN(5)]))
+			terms = append(terms, fields.OneTermEqualSelector([]string{"app", "two", "n", "long", "missing"}[r.IntN(5)], []string{"x", "", "o1", "a", "3", strings.Repeat("o2", 20_000), "\x00\xff"}[r.IntN(7)]))
 		}
 		if r.IntN(8) == 0 {
 			terms = append(terms, fields.OneTermNotEqualSelector("app", "x"))
@@ -249,7 +249,7 @@ func (p *program) list(when string, u *used, opts ...client.ListOption) string {
 	p.t.Helper()
 	var o client.ListOptions
 	o.ApplyOptions(opts)
-	return p.both(fmt.Sprintf("%s: list %+v", when, o), func(_ int, s *randomSide) string {
+	return p.both(fmt.Sprintf("%s: list %.300s", when, fmt.Sprintf("%+v", o)), func(_ int, s *randomSide) string {
 		ctx, cancel := soon(time.Minute)
 		defer cancel()
 		l := u.kind.list()

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -226,6 +228,9 @@ func (p *program) removeInformer() {
 var randomIndices = map[string]client.IndexerFunc{
 	"app": func(o client.Object) []string { return []string{o.GetLabels()["app"]} },
 	"two": func(o client.Object) []string { return []string{o.GetName(), o.GetNamespace()} },
+	"long": func(o client.Object) []string {
+		return []string{strings.Repeat(o.GetName(), 20_000), "", "\x00\xff", o.GetName() + "/" + strings.Repeat("x", len(o.GetAnnotations()["n"])*1000)}
+	},
 	"n": func(o client.Object) []string {
 		if n := o.GetAnnotations()["n"]; n != "" {
 			return []string{n[len(n)-1:], n[len(n)-1:]}
@@ -264,7 +269,7 @@ func (p *program) fault() {
 			p.t.Fatal(err)
 		}
 	}
-	switch r.IntN(8) {
+	switch r.IntN(10) {
 	case 0:
 		what = "connections dropped"
 		p.sim.DropConnections()
@@ -298,6 +303,21 @@ func (p *program) fault() {
 		}
 		p.sim.FailNext(nil, 1+r.IntN(8), with)
 		p.sim.EndWatches(nil)
+	case 8:
+		what = "definition deleted and made again"
+		fail(p.sim.Redefine(schema.GroupResource{Group: widgets.Group, Resource: "widgets"}, widgets.Kind))
+	case 9:
+		what = "no such resource for a while"
+		var back atomic.Bool
+		p.sim.FailNext(func(r *http.Request) bool {
+			return !back.Load() && strings.Contains(r.URL.Path, "/example.com/v1/")
+		}, 1<<30, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "404 page not found", http.StatusNotFound) })
+		p.sim.EndWatches(nil)
+		heal = func() error { back.Store(true); return nil }
+		if r.IntN(2) == 0 {
+			fail(p.sim.Redefine(schema.GroupResource{Group: widgets.Group, Resource: "widgets"}, widgets.Kind))
+		}
+		after(time.Duration(r.IntN(300)) * time.Second)
 	}
 	p.say(what)
 	changed := func() {

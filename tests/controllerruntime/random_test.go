@@ -32,22 +32,28 @@ func TestCachesAtRandom(t *testing.T) {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble
 	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
-	first, programs := uint64(1), 20
-	if testing.Short() {
-		programs = 3
+	first, programs := randomSeeds(20)
+	warmUp(t)
+	for seed := first; seed < first+programs; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { randomProgram(t, seed) })
+		})
 	}
-	if n, err := strconv.Atoi(os.Getenv("KUBEWAKE_PROGRAMS")); err == nil {
+}
+
+// randomSeeds returns the first seed, and how many there are.
+func randomSeeds(n uint64) (first, programs uint64) {
+	if testing.Short() {
+		n /= 4
+	}
+	first, programs = 1, n
+	if n, err := strconv.ParseUint(os.Getenv("KUBEWAKE_PROGRAMS"), 10, 64); err == nil {
 		programs = n
 	}
 	if n, err := strconv.ParseUint(os.Getenv("KUBEWAKE_SEED"), 10, 64); err == nil {
 		first = n
 	}
-	warmUp(t)
-	for seed := first; seed < first+uint64(programs); seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { randomProgram(t, seed) })
-		})
-	}
+	return first, programs
 }
 
 // warmUp makes things that exist once in the process and must not belong to a bubble.
