@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
@@ -54,12 +56,52 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 	if inf.stopped {
 		return nil, errors.Join(ended(), d.Stop())
 	}
-	inf.durables[d] = struct{}{}
+	inf.durables[d] = h
 	inf.sharing.Store(int32(len(inf.durables)))
 	if inf.running != nil {
 		d.Start(inf.running, &inf.telling)
 	}
 	return d, nil
+}
+
+// overGrace is how long a handler waits for the last calls of the one whose place it takes.
+const overGrace = 10 * time.Second
+
+// addNamed adds a durable handler in place of one of its name that is over.
+func (inf *Informer) addNamed(h DurableEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	reg, err := inf.AddDurableHandler(h.DurableName(), h, DurableOptions{})
+	if errors.Is(err, boltstore.ErrClaimed) && inf.endOver(h.DurableName()) {
+		return inf.AddDurableHandler(h.DurableName(), h, DurableOptions{})
+	}
+	return reg, err
+}
+
+// endOver stops the handler of that name if it is over. It says whether the name is free.
+func (inf *Informer) endOver(name string) bool {
+	inf.mu.Lock()
+	var over *durable.Handler
+	for d, h := range inf.durables {
+		if h, ok := h.(interface{ DurableDone() <-chan struct{} }); ok && d.Name() == name {
+			select {
+			case <-h.DurableDone():
+				over = d
+			default:
+			}
+		}
+	}
+	inf.mu.Unlock()
+	if over == nil {
+		return false
+	}
+	if err := inf.stopDurable(over); err != nil {
+		return false
+	}
+	select {
+	case <-over.ShutdownChan():
+		return true
+	case <-inf.o.clock.After(overGrace):
+		return false
+	}
 }
 
 // syncedAt says whether the informer has synced, and the last seq at that time.

@@ -117,6 +117,9 @@ func (f DurableHandlerFunc) HandleEvent(ctx context.Context, e Event) error { re
 // DurableEventHandler is a handler for AddEventHandler. An *Informer adds it as a durable
 // handler of that name; client-go's informers add it as a plain one. So it reaches
 // informers that a program has only as an interface, such as those of a manager's cache.
+//
+// The handler may also have a method DurableDone() <-chan struct{}. Once that channel is
+// closed, the next handler of the name takes its place.
 type DurableEventHandler interface {
 	cache.ResourceEventHandler
 	DurableHandler

@@ -29,7 +29,7 @@ func (inf *Informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandle
 // handler.
 func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	if d, ok := h.(DurableEventHandler); ok {
-		return inf.AddDurableHandler(d.DurableName(), d, DurableOptions{})
+		return inf.addNamed(d)
 	}
 	inf.mu.Lock()
 	defer inf.mu.Unlock()

@@ -58,7 +58,7 @@ type Informer struct {
 	parted      chan struct{} // there is one more
 	work        atomic.Int64  // bytes handed out since the last rest
 	tired       chan struct{} // they are a burst
-	durables    map[*durable.Handler]struct{}
+	durables    map[*durable.Handler]DurableHandler
 	sharing     atomic.Int32    // len(durables)
 	running     context.Context // of the listeners, nil before Run
 	listening   sync.WaitGroup  // the mutation detector
@@ -96,7 +96,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	inf := &Informer{
 		toldAtStart: st.Told, toldNow: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}), lease: newLease(db, claim.Source),
-		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable.Handler]struct{}{},
+		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable.Handler]DurableHandler{},
 		parted: make(chan struct{}, 1), tired: make(chan struct{}, 1),
 		mutated: cache.NewCacheMutationDetector(fmt.Sprintf("%T", example)),
 	}

@@ -35,7 +35,9 @@ import (
 // the objects in memory only (see informer.ForControllerRuntime), the source is no more
 // durable than source.Kind, and the log says so.
 //
-// A Work has only one source of each type and list.
+// A Work has only one source of each type and list. If a controller ends while the cache
+// goes on, another one can begin with a Work of that name. It gets what the first one had
+// not finished.
 func Kind[object client.Object](w *Work, c cache.Cache, obj object, h handler.TypedEventHandler[object, reconcile.Request], predicates ...predicate.TypedPredicate[object]) source.SyncingSource {
 	return &kind[object]{work: w, cache: c, obj: obj, handler: h, predicates: predicates, started: make(chan error, 1)}
 }
@@ -135,6 +137,9 @@ var _ informer.DurableEventHandler = &teller[client.Object]{}
 
 // DurableName implements informer.DurableEventHandler.
 func (t *teller[object]) DurableName() string { return t.work.name }
+
+// DurableDone is closed when the controller has ended. Another one may then have the name.
+func (t *teller[object]) DurableDone() <-chan struct{} { return t.ctx.Done() }
 
 // HandleEvent implements informer.DurableHandler.
 func (t *teller[object]) HandleEvent(ctx context.Context, e informer.Event) error {

@@ -79,6 +79,9 @@ func (w *Work) begin(ctx context.Context, q workqueue.TypedRateLimitingInterface
 			return errors.New("controllerruntime: a Work is for one controller: make one of its own for the other")
 		}
 	}
+	if w.queue != q {
+		w.waiting = map[reconcile.Request][]*share{} // it is told again what was not done
+	}
 	w.queue, w.ended = q, ctx.Done()
 	return nil
 }
