@@ -11,8 +11,9 @@ import (
 	"sync/atomic"
 )
 
-// streamList answers with a page whose objects are read while they are sent, so that few of
-// them are in memory at a time, or some of them in protobuf. An error after the first bytes breaks the connection.
+// streamList answers with a page whose objects are read while they are sent. Few of them are
+// in memory at a time. In protobuf all may be, as long as there is room (mostEncoded). An
+// error after the first bytes breaks the connection.
 func (r *Request) streamList(p *Page, q Query) error {
 	size := 0
 	if r.enc.proto {

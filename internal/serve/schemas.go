@@ -70,7 +70,7 @@ func (s *Schemas) ServeHTTP(w http.ResponseWriter, r *http.Request, server http.
 		for _, name := range []string{"If-None-Match", "If-Modified-Since", "Range", "Accept-Encoding"} {
 			r.Header.Del(name) // the whole document must be kept
 		}
-		t := &tee{ResponseWriter: w, header: http.Header{}, keep: isKept(r.URL.Path)}
+		t := &tee{ResponseWriter: w, header: http.Header{}, keep: isKept(r.URL.Path), spare: kept != nil}
 		server.ServeHTTP(t, r)
 		if t.keep && r.Method == http.MethodGet && t.code == http.StatusOK && !t.large {
 			s.write(&schemaDoc{r.URL.Path, formOf(t.header.Get("Content-Type")), strings.Trim(t.header.Get("Etag"), `"`), t.body.Bytes()})
@@ -202,6 +202,7 @@ type tee struct {
 	header http.Header // until the code is known
 	code   int
 	keep   bool
+	spare  bool // there is a kept document if the server has too many requests
 	failed bool
 	large  bool
 	body   bytes.Buffer // if it is to be kept, or failed
@@ -216,7 +217,7 @@ func (t *tee) WriteHeader(code int) {
 		return
 	}
 	t.code = code
-	if t.failed = code >= http.StatusInternalServerError; t.failed {
+	if t.failed = code >= http.StatusInternalServerError || t.spare && code == http.StatusTooManyRequests; t.failed {
 		return
 	}
 	for name, values := range t.header {
