@@ -113,7 +113,7 @@ func replaceable(to string, keep []string) error {
 		return err
 	}
 	if !st.Mode().IsRegular() && st.Mode().Type() != fs.ModeSymlink {
-		return errors.New("it is not a regular file, so it is not replaced")
+		return errors.New("it is not a regular file, so it is not replaced; choose another name")
 	}
 	target, err := os.Stat(to)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +123,7 @@ func replaceable(to string, keep []string) error {
 		return err
 	}
 	if !target.Mode().IsRegular() {
-		return errors.New("it is a link, and not to a regular file, so it is not replaced")
+		return errors.New("it is a link, and not to a regular file, so it is not replaced; choose another name")
 	}
 	for _, path := range keep {
 		if st, err := os.Stat(path); err == nil && os.SameFile(st, target) {
