@@ -129,7 +129,10 @@ func takeToken(r *http.Request) {
 	if len(tokens) == 0 {
 		return
 	}
-	r.Header.Set(name, strings.Join(others, ","))
+	r.Header.Del(name)
+	if len(others) > 0 {
+		r.Header.Set(name, strings.Join(others, ","))
+	}
 	token, err := base64.RawURLEncoding.DecodeString(tokens[0])
 	if err == nil && len(tokens) == 1 && len(others) > 0 && r.Header.Get("Authorization") == "" {
 		r.Header.Set("Authorization", "Bearer "+string(token))
