@@ -73,7 +73,7 @@ func TestLeftBehind(t *testing.T) {
 	ago := func(d time.Duration, namespace string) boltstore.State {
 		return boltstore.State{Source: source1("pods", namespace, ""), Kind: "Pod", Synced: true, ConfirmedAge: &d}
 	}
-	for age, want := range map[time.Duration]string{30 * time.Hour: "a", time.Minute: ""} {
+	for age, want := range map[time.Duration]string{30 * time.Hour: "a", time.Minute + 2*time.Second: "a", time.Minute: ""} {
 		c := clocktesting.NewFakeClock(time.Unix(3600*1000+1800, 0)) // half past
 		for _, states := range [][]boltstore.State{{ago(age, ""), ago(time.Minute, "a")}, {ago(time.Minute, "a"), ago(age, "")}} {
 			if got := (&handler{opts: Options{Clock: c}}).kindsOf(states)[0].sources[0].Source.Namespace; got != want {

@@ -126,14 +126,14 @@ func (h *handler) kept(a, b boltstore.State) int {
 	return h.lately(a, b)
 }
 
-// lately compares the hours in which two sources were confirmed, the later one first. A
+// lately compares the seconds in which two sources were confirmed, the later one first. A
 // time of unknown age may come from an earlier boot's clock. Then the server's versions
 // count, if they can be compared.
 func (h *handler) lately(a, b boltstore.State) int {
 	if a.ConfirmedAge != nil && b.ConfirmedAge != nil {
 		now := h.opts.Clock.Now()
-		hour := func(st boltstore.State) int64 { return now.Add(-*st.ConfirmedAge).Unix() / 3600 }
-		return cmp.Compare(hour(b), hour(a))
+		second := func(st boltstore.State) int64 { return now.Add(-*st.ConfirmedAge).Unix() }
+		return cmp.Compare(second(b), second(a))
 	}
 	if known := prefer(a.ConfirmedAge != nil, b.ConfirmedAge != nil); known != 0 {
 		return known
