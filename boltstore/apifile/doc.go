@@ -16,11 +16,11 @@
 // If several sources cover a request, the first of these answers: one that an informer
 // keeps up to date (of two such, the one of all namespaces), the one that was confirmed
 // last, to the second, one of all namespaces, a typed one, an unstructured one. Discovery
-// prefers the version of a group that is kept up to date, then the one confirmed last. A
-// source of metadata answers only if there is no other, as PartialObjectMetadata
-// and as Table; whole objects then get 406. Sources of shards, and sources whose versions
-// are not numbers, are not served. Secrets are served only if [Options.Secrets] is set,
-// and get 403 otherwise.
+// prefers the version of a group that is kept up to date, then the one confirmed in the
+// latest hour. A source of metadata answers only if there is no other, as
+// PartialObjectMetadata and as Table; whole objects then get 406. Sources of shards, and
+// sources whose versions are not numbers, are not served. Secrets are served only if
+// [Options.Secrets] is set, and get 403 otherwise.
 //
 // Objects come as JSON, YAML, PartialObjectMetadata, and Table with a server's columns
 // for the usual kinds. Typed sources also have protobuf.

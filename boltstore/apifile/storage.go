@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -105,7 +106,7 @@ var builtIn = sync.OnceValue(func() map[schema.GroupVersionResource]string {
 // date. If both are, the one of all namespaces also has what clients ask for elsewhere.
 // If neither is, one may be long out of date.
 func (h *handler) order(a, b boltstore.State) int {
-	late, all := h.lately(a, b), prefer(whole(a.Source), whole(b.Source))
+	late, all := h.lately(a, b, time.Second), prefer(whole(a.Source), whole(b.Source))
 	if a.InUse && b.InUse {
 		late, all = all, late
 	}
@@ -123,17 +124,17 @@ func (h *handler) kept(a, b boltstore.State) int {
 	if used := cmp.Or(prefer(a.Synced, b.Synced), prefer(a.InUse, b.InUse)); used != 0 || a.InUse {
 		return used
 	}
-	return h.lately(a, b)
+	return h.lately(a, b, time.Hour)
 }
 
-// lately compares the seconds in which two sources were confirmed, the later one first. A
-// time of unknown age may come from an earlier boot's clock. Then the server's versions
-// count, if they can be compared.
-func (h *handler) lately(a, b boltstore.State) int {
+// lately compares the units of time in which two sources were confirmed, the later one
+// first. A time of unknown age may come from an earlier boot's clock. Then the server's
+// versions count, if they can be compared.
+func (h *handler) lately(a, b boltstore.State, unit time.Duration) int {
 	if a.ConfirmedAge != nil && b.ConfirmedAge != nil {
 		now := h.opts.Clock.Now()
-		second := func(st boltstore.State) int64 { return now.Add(-*st.ConfirmedAge).Unix() }
-		return cmp.Compare(second(b), second(a))
+		at := func(st boltstore.State) time.Time { return now.Add(-*st.ConfirmedAge).Truncate(unit) }
+		return at(b).Compare(at(a))
 	}
 	if known := prefer(a.ConfirmedAge != nil, b.ConfirmedAge != nil); known != 0 {
 		return known
