@@ -247,9 +247,9 @@ func TestSloppyServer(t *testing.T) {
 							t.Fatal(err)
 						}
 					case k < 18:
-						time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+						time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond) // what is under way ends or not, in the bubble's time
 					case k < 19:
-						time.Sleep(time.Duration(r.IntN(200)) * time.Second)
+						time.Sleep(time.Duration(r.IntN(200)) * time.Second) // watches end meanwhile, in the bubble's time
 					default:
 						l.end()
 						l = live()

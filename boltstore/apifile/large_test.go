@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -233,6 +234,32 @@ func TestLargeListInProtobuf(t *testing.T) {
 		if body := ask(t, h, http.MethodGet, "/api/v1/configmaps", "Accept", form).body; body != whole[i] || len(body) < 30*n {
 			t.Errorf("%s: %d bytes, not the same %d", form, len(body), len(whole[i]))
 		}
+	}
+}
+
+// TestProtobufWithoutRoom: a list in protobuf that has no room, and that nobody takes, is not
+// in memory.
+func TestProtobufWithoutRoom(t *testing.T) {
+	_, h := large(t, 3000)
+	noRoom(t, h)
+	live := func() uint64 {
+		var m goruntime.MemStats
+		goruntime.GC()
+		goruntime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, held := live(), uint64(0)
+	w := &sink{}
+	w.at = func() {
+		if held == 0 {
+			held = live()
+		}
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps", nil)
+	r.Header.Set("Accept", protobuf)
+	h.ServeHTTP(w, r)
+	if grown := int64(held) - int64(before); grown > 14<<20 {
+		t.Errorf("%d bytes are in memory, of %d", grown, w.bytes)
 	}
 }
 
