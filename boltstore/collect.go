@@ -14,7 +14,7 @@ import (
 )
 
 // claimNoteEvery is how often a claim's use is noted in the file, at most. The note
-// goes along with a commit.
+// goes along with a commit, and has one of its own after FlushInterval.
 const claimNoteEvery = time.Hour
 
 // claimDue says whether the use of the claim and of its handlers is to be noted.

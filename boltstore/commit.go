@@ -157,15 +157,16 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 			room -= d.b.memory()
 		}
 		more = more || left <= 0
-		if p == nil {
-			continue
-		}
-		if c.ending != nil && c.ending[s] >= lastBytes {
+		if retried[s] || c.ending != nil && c.ending[s] >= lastBytes {
 			continue
 		}
 		rides := take != changes && (s.toldChanged() || s.positionsChanged() || s.claimDue())
-		b, rest := p.Take(max(share, 1), take == all || rides || take == due && s.bookmarkDue())
-		more = more || rest
+		var b *Batch
+		if p != nil {
+			var rest bool
+			b, rest = p.Take(max(share, 1), take == all || rides || take == due && s.bookmarkDue())
+			more = more || rest
+		}
 		if b == nil && rides {
 			b = &Batch{}
 		}
