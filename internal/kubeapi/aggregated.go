@@ -1,6 +1,8 @@
 package kubeapi
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net/http"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
@@ -27,6 +29,19 @@ func AcceptsAggregated(r *http.Request) bool {
 		}
 	}
 	return false
+}
+
+// WriteDiscovery answers with one document for all groups. As from a server it has an ETag,
+// and a client that has the same document gets 304.
+func WriteDiscovery(w http.ResponseWriter, r *http.Request, body []byte) {
+	tag := fmt.Sprintf(`"%X"`, sha256.Sum256(body))
+	w.Header().Set("ETag", tag)
+	w.Header().Set("Vary", "Accept")
+	if r.Header.Get("If-None-Match") == tag { // a server compares them as they are, too
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	writeMedia(w, http.StatusOK, body, MediaDiscovery)
 }
 
 // aggregated is the document of all groups, or of the core group.

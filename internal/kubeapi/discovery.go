@@ -97,7 +97,7 @@ func (h *Handler) resourceList(gv schema.GroupVersion) *metav1.APIResourceList {
 
 func (h *Handler) serveDiscovery(w http.ResponseWriter, r *http.Request, p Path) {
 	var answer any
-	media := MediaJSON
+	aggregated := false
 	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
 	case path == "/readyz" || path == "/healthz" || path == "/livez":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -106,7 +106,7 @@ func (h *Handler) serveDiscovery(w http.ResponseWriter, r *http.Request, p Path)
 	case path == "/version":
 		answer = h.Version()
 	case h.Aggregated && (path == "/api" || path == "/apis") && AcceptsAggregated(r):
-		answer, media = h.aggregated(path == "/api"), MediaDiscovery
+		answer, aggregated = h.aggregated(path == "/api"), true
 	case path == "/api":
 		answer = h.coreVersions(r.Host)
 	case path == "/apis":
@@ -130,5 +130,10 @@ func (h *Handler) serveDiscovery(w http.ResponseWriter, r *http.Request, p Path)
 	if err != nil {
 		panic(err) // discovery types always encode
 	}
-	writeMedia(w, http.StatusOK, append(body, '\n'), media)
+	body = append(body, '\n')
+	if aggregated {
+		WriteDiscovery(w, r, body)
+		return
+	}
+	writeMedia(w, http.StatusOK, body, MediaJSON)
 }

@@ -57,6 +57,16 @@ func (a *answer) send(w http.ResponseWriter) {
 	_, _ = w.Write(a.body.Bytes()) // the client left
 }
 
+// sendDocument is send for a document of discovery, which the client may have.
+func (a *answer) sendDocument(w http.ResponseWriter, r *http.Request) {
+	if a.code != http.StatusOK || !a.aggregated() {
+		a.send(w)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-cache, private")
+	kubeapi.WriteDiscovery(w, r, a.body.Bytes())
+}
+
 func (a *answer) aggregated() bool {
 	return strings.Contains(a.header.Get("Content-Type"), "as=APIGroupDiscoveryList")
 }
@@ -73,7 +83,7 @@ func (s *Server) document(r *http.Request, accept string) *answer {
 		return &answer{header: http.Header{}, code: http.StatusServiceUnavailable}
 	}
 	began := s.documents.clock.Now()
-	a := askFor(s.inTime, s.link, r, accept)
+	a := askFor(s.inTime, s.onward, r, accept)
 	if a.late && r.Context().Err() == nil { // the caller is there
 		s.documents.failed(began, errLate)
 	}
@@ -137,9 +147,9 @@ func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
 	ours := ask(file, r, accept)
 	switch {
 	case theirs.code == http.StatusNotFound && ours.code == http.StatusOK, theirs.withheld(r):
-		ours.send(w)
+		ours.sendDocument(w, r)
 	case theirs.code != http.StatusOK || ours.code != http.StatusOK:
-		theirs.send(w)
+		theirs.sendDocument(w, r)
 	default:
 		both, err := union(theirs, ours)
 		if err != nil {
@@ -147,7 +157,7 @@ func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
 		}
 		out := &answer{header: http.Header{"Content-Type": theirs.header["Content-Type"], "Cache-Control": {"no-cache, private"}}, code: http.StatusOK}
 		out.body.Write(both)
-		out.send(w)
+		out.sendDocument(w, r)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
 // TestPassThrough: writes, and reads of objects that the file does not have, go to the
@@ -293,6 +294,29 @@ func TestDiscoveryUnion(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestUnchangedDiscovery: a client that has the document of all groups does not get it again,
+// also offline, when it is another one.
+func TestUnchangedDiscovery(t *testing.T) {
+	c := newCluster(t)
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{})})
+	tags := map[string]bool{}
+	for _, path := range []string{"/api", "/apis"} {
+		for _, down := range []bool{false, true} {
+			c.setDown(down)
+			a := s.get(path, "Accept", kubeapi.MediaDiscovery)
+			tag := a.header.Get("Etag")
+			b := s.get(path, "Accept", kubeapi.MediaDiscovery, "If-None-Match", tag)
+			if tag == "" || a.code != 200 || b.code != 304 || b.body != "" {
+				t.Errorf("%s, down %v: %d %q, then %d %s", path, down, a.code, tag, b.code, b.body)
+			}
+			tags[tag] = true
+		}
+	}
+	if len(tags) != 4 {
+		t.Errorf("four documents have the tags %v", tags)
 	}
 }
 

@@ -37,7 +37,7 @@ func (s *Server) selfReview(w http.ResponseWriter, r *http.Request) {
 	if s.link != nil {
 		asking, began := r.Clone(r.Context()), s.link.reviews.clock.Now()
 		asking.Body = io.NopCloser(bytes.NewReader(body))
-		theirs := ask(s.link, asking, cmp.Or(r.Header.Get("Accept"), kubeapi.MediaJSON))
+		theirs := ask(s.onward, asking, cmp.Or(r.Header.Get("Accept"), kubeapi.MediaJSON))
 		if theirs.code < http.StatusInternalServerError {
 			theirs.send(w)
 			return

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +42,41 @@ func TestServerHolds(t *testing.T) {
 		<-asked
 	}
 	server.CloseClientConnections()
+}
+
+// TestServerHoldsDocuments: documents of discovery, and questions about rights, also wait for
+// the server. They have no places of their own.
+func TestServerHoldsDocuments(t *testing.T) {
+	asked := make(chan struct{}, 20)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then net/http sees the caller leave
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{}), Limits: Limits{Requests: 6}})
+	review := func() said {
+		return send(t, s.socket, http.MethodPost, local+selfReviewPath, strings.NewReader(mayI(t, "list", "/configmaps", "a")), "Content-Type", "application/json")
+	}
+	var under sync.WaitGroup
+	for _, send := range []func() said{review, func() said { return s.get("/apis") }, func() said { return s.get("/version") }} {
+		under.Go(func() { send() })
+		<-asked
+	}
+	answers := map[string]said{"rights": review(), "a pod": s.get("/api/v1/pods")}
+	for _, path := range []string{"/api", "/apis", "/api/v1", "/version"} {
+		answers[path] = s.get(path)
+	}
+	for what, a := range answers {
+		if a.code != 429 || a.header.Get("Retry-After") != "1" {
+			t.Errorf("%s: %d %s", what, a.code, a.body)
+		}
+	}
+	if a := s.get(maps); a.code != 200 {
+		t.Errorf("the file: %d %s", a.code, a.body)
+	}
+	server.CloseClientConnections()
+	under.Wait()
 }
 
 // TestServerHoldsSchemas: a document that is kept is used while there is no room for one more

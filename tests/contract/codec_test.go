@@ -201,6 +201,27 @@ var codecs = []testCase{
 			}
 		}
 	}},
+	{"a document of all groups has an ETag, and other documents have none", func(t *testing.T, f *fixture) {
+		for _, path := range []string{"/api", "/apis"} {
+			all := accept("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+			a := f.do(t, http.MethodGet, path, all, nil)
+			if _, ok := f.server.(simulator); !ok {
+				tag := a.header.Get("ETag")
+				if a.code != 200 || len(tag) < 10 || tag[0] != '"' || a.header.Get("Vary") != "Accept" {
+					t.Errorf("%s: %d, %v", path, a.code, a.header)
+				}
+				for given, code := range map[string]int{tag: 304, `"other"`: 200, strings.Trim(tag, `"`): 200, "W/" + tag: 200, tag + ", " + tag: 200, "*": 200} {
+					all.Set("If-None-Match", given)
+					if a := f.do(t, http.MethodGet, path, all, nil); a.code != code || (len(a.body) == 0) != (code == 304) || a.header.Get("ETag") != tag || a.header.Get("Vary") != "Accept" {
+						t.Errorf("%s, If-None-Match %s: %d, %v, %d bytes", path, given, a.code, a.header, len(a.body))
+					}
+				}
+			}
+			if a := f.do(t, http.MethodGet, path, accept(jsonType), nil); a.code != 200 || a.header.Get("ETag") != "" {
+				t.Errorf("%s in JSON: %d, %v", path, a.code, a.header)
+			}
+		}
+	}},
 	{"CBOR is not served", func(t *testing.T, f *fixture) {
 		const cborType = "application/cbor"
 		for _, path := range []string{f.configMaps(), f.widgets()} {
