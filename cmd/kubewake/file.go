@@ -155,6 +155,9 @@ func (f *dbFile) read() (live.Reader, error) {
 		if derr != nil {
 			return nil, err
 		}
+		if _, derr = soon(context.Background(), c); derr != nil {
+			return nil, fmt.Errorf("%w; %w", err, errors.Join(derr, c.Close()))
+		}
 		return c, nil
 	}
 	if silent != nil { // it would be silent again

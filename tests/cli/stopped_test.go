@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -16,7 +17,7 @@ import (
 )
 
 // TestStoppedMirror: beside a mirror whose process is stopped, commands soon say that it
-// does not answer.
+// does not answer. They also do if the mirror's file was removed.
 func TestStoppedMirror(t *testing.T) {
 	_, kubeconfig := cluster(t)
 	path := filepath.Join(t.TempDir(), "f.db")
@@ -32,16 +33,24 @@ func TestStoppedMirror(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	var running sync.WaitGroup
-	for _, args := range [][]string{{"get", "pods", "-A"}, {"describe", "pods", "-A"}, {"status"}, {"export", "pods", "-A"}, {"serve"}, {"check"}} {
-		running.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
-			defer cancel()
-			out, err := exec.CommandContext(ctx, kubewake, append(args, "--db", path)...).CombinedOutput()
-			if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "it does not answer; is it stopped or too busy?") {
-				t.Errorf("%s: %v, %v\n%s", args, err, ctx.Err(), out)
-			}
-		})
+	run := func(commands ...[]string) {
+		var running sync.WaitGroup
+		for _, args := range commands {
+			running.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+				defer cancel()
+				out, err := exec.CommandContext(ctx, kubewake, append(args, "--db", path)...).CombinedOutput()
+				if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "it does not answer; is it stopped or too busy?") {
+					t.Errorf("%s: %v, %v\n%s", args, err, ctx.Err(), out)
+				}
+			})
+		}
+		running.Wait()
 	}
-	running.Wait()
+	reads := [][]string{{"get", "pods", "-A"}, {"get", "pods", "-A", "-o", "jsonpath={.items}"}, {"describe", "pods", "-A"}, {"status"}, {"export", "pods", "-A"}, {"serve"}}
+	run(append(reads, []string{"check"})...)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	run(reads...)
 }
