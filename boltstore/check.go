@@ -50,7 +50,7 @@ func (r Report) Sound() bool {
 // the records, counts and digests, and the journal's blocks and order. Damage is in the
 // report. The error means that the file could not be checked. Writers wait meanwhile.
 func (db *DB) Check() (Report, error) {
-	r := Report{Path: db.given, Bytes: db.Size()}
+	r := Report{Path: db.given, Bytes: db.Size(), Sources: []SourceReport{}}
 	err := db.h.watch(func() error {
 		db.h.writeMu.Lock()
 		defer db.h.writeMu.Unlock()
@@ -301,7 +301,7 @@ func (v *verifier) journal(src sourceTx) {
 // source cannot be read, Degraded has the reason. If its meta is damaged and it is not
 // claimed, only its ID is known, and Resource has it.
 func (db *DB) States() ([]State, error) {
-	var states []State
+	states := []State{} // JSON has a list, also without sources
 	err := db.h.view(func(tx *bolt.Tx) error {
 		return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
 			states = append(states, db.stateOf(id, src))

@@ -260,8 +260,9 @@ func (c *compare) note(has map[string]side, u *unstructured.Unstructured, namesp
 	return nil
 }
 
-// differences are sorted by key.
-func differences(file, other map[string]side) (all []difference) {
+// differences are sorted by key. JSON has a list, also if there are none.
+func differences(file, other map[string]side) []difference {
+	all := []difference{}
 	for _, key := range sets.List(sets.KeySet(file).Union(sets.KeySet(other))) {
 		a, inFile := file[key]
 		b, inOther := other[key]
@@ -293,7 +294,7 @@ func (s side) comparedWith(other side) string {
 
 func (c *compare) print(found []difference) error {
 	if c.output == "json" {
-		return printJSON(c.streams.Out, slices.Concat([]difference{}, found))
+		return printJSON(c.streams.Out, found)
 	}
 	if len(found) == 0 {
 		return nil

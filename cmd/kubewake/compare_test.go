@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 // TestDifferences: each way in which two objects can differ has its word.
@@ -28,5 +31,14 @@ func TestDifferences(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// TestNoDifferencesInJSON: a program gets a list, also an empty one.
+func TestNoDifferencesInJSON(t *testing.T) {
+	var out bytes.Buffer
+	c := &compare{streams: genericiooptions.IOStreams{Out: &out}, output: "json"}
+	if err := c.print(differences(nil, nil)); err != nil || out.String() != "[]\n" {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }

@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +72,30 @@ func TestStatusOfAWrongClock(t *testing.T) {
 		}
 		if !regexp.MustCompile(tc.want).MatchString(out.String()) {
 			t.Errorf("%v:\n%s", tc.args, out.String())
+		}
+	}
+}
+
+// TestNoSourcesInJSON: a program gets a list of sources, also from a file without any.
+func TestNoSourcesInJSON(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	db, err := boltstore.Open(path, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := db.Check()
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var status, check bytes.Buffer
+	cmd := newStatus(genericiooptions.IOStreams{Out: &status, ErrOut: io.Discard})
+	cmd.SetArgs([]string{"-o", "json", "--db", path})
+	if err := errors.Join(cmd.ExecuteContext(t.Context()), printJSON(&check, report)); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{status.String(), check.String()} {
+		if !strings.Contains(out, `"sources": []`) {
+			t.Error(out)
 		}
 	}
 }
