@@ -37,8 +37,8 @@ func ask(namespace string, all bool, selector labels.Selector) question {
 // answers alone, since the records of two sources are of two moments.
 //
 // If no source covers all namespaces, there are several, one for each namespace in the
-// file. note says what the answer lacks. A source that was never listed answers only if
-// no other can.
+// file, and all of one cluster. note says what the answer lacks. A source that was never
+// listed answers only if no other can.
 func (q question) answer(sources []boltstore.State) (by []boltstore.State, note string, err error) {
 	read := slices.DeleteFunc(slices.Clone(sources), func(st boltstore.State) bool { return !st.Synced })
 	if by, note, err := q.answerOf(read); err == nil {
@@ -51,22 +51,31 @@ func (q question) answerOf(sources []boltstore.State) (by []boltstore.State, not
 	if by := covering(sources, q); len(by) > 0 {
 		return []boltstore.State{q.latest(by)}, "", nil
 	}
-	if by := q.byNamespace(sources, q.selector); len(by) > 0 {
-		return by, fmt.Sprintf("no source has all namespaces; showing the namespaces in the file: %s", namespacesOf(by)), nil
+	if by, left := q.ofOneCluster(sources, q.selector); len(by) > 0 {
+		return by, fmt.Sprintf("no source has all namespaces; showing the namespaces in the file: %s%s", namespacesOf(by), left), nil
 	}
 	// The sources answer a part of the question.
-	if by := q.byNamespace(sources, nil); len(by) > 0 {
-		names := make([]string, len(by))
-		for i, st := range by {
-			names[i] = st.Source.String()
-		}
-		return by, "no source has all that you asked for, only: " + strings.Join(names, ", "), nil
+	if by, left := q.ofOneCluster(sources, nil); len(by) > 0 {
+		return by, fmt.Sprintf("no source has all that you asked for, only: %s%s", textOf(by), left), nil
 	}
-	names := make([]string, len(sources))
-	for i, st := range sources {
-		names[i] = st.Source.String()
+	return nil, "", fmt.Errorf("no source has namespace %s of this type, only: %s", q.namespace, textOf(sources))
+}
+
+// ofOneCluster is byNamespace for the cluster of the source that was confirmed last. left
+// names the sources of others. A source whose cluster is not known counts as of this one.
+func (q question) ofOneCluster(sources []boltstore.State, selector labels.Selector) (by []boltstore.State, left string) {
+	all := q.byNamespace(sources, selector)
+	known := slices.DeleteFunc(slices.Clone(all), func(st boltstore.State) bool { return st.ClusterUID == "" })
+	if len(known) == 0 {
+		return all, ""
 	}
-	return nil, "", fmt.Errorf("no source has namespace %s of this type, only: %s", q.namespace, strings.Join(names, ", "))
+	cluster := q.latest(known).ClusterUID
+	foreign := func(st boltstore.State) bool { return st.ClusterUID != "" && st.ClusterUID != cluster }
+	others := slices.DeleteFunc(all, func(st boltstore.State) bool { return !foreign(st) })
+	if len(others) > 0 {
+		left = "; left out, since they are of another cluster: " + textOf(others)
+	}
+	return q.byNamespace(slices.DeleteFunc(slices.Clone(sources), foreign), selector), left
 }
 
 // covering returns the sources that have all that the question asks for.
@@ -136,6 +145,14 @@ func (q question) byNamespace(sources []boltstore.State, selector labels.Selecto
 	}
 	slices.SortFunc(by, func(a, b boltstore.State) int { return strings.Compare(a.Source.Namespace, b.Source.Namespace) })
 	return by
+}
+
+func textOf(sources []boltstore.State) string {
+	names := make([]string, len(sources))
+	for i, st := range sources {
+		names[i] = st.Source.String()
+	}
+	return strings.Join(names, ", ")
 }
 
 func namespacesOf(by []boltstore.State) string {

@@ -137,6 +137,12 @@ func TestAnswer(t *testing.T) {
 	node := in("Node", "nodes", "", "", 1)
 	node.Scope = boltstore.ScopeCluster
 	webShop := pods("web", "app=shop", 1)
+	ofCluster := func(uid string, st boltstore.State) boltstore.State {
+		st.ClusterUID = uid
+		return st
+	}
+	once, now := ofCluster("a", other), ofCluster("b", web)
+	webOnce, webOlder := ofCluster("a", pods("web", "app=shop", 8)), ofCluster("b", pods("web", "x=y", 2))
 	for _, tc := range []struct {
 		name, namespace, selector string
 		of                        []boltstore.State
@@ -166,6 +172,11 @@ func TestAnswer(t *testing.T) {
 		{"put together, selected", "", "app=shop", []boltstore.State{other, webShop}, "0 1", "showing the namespaces in the file: other, web"},
 		{"a part", "web", "", []boltstore.State{webShop, other}, "0", "only: pods/v1 -n web -l app=shop (unstructured)"},
 		{"a part of all", "", "", []boltstore.State{shop, web}, "1", "showing the namespaces in the file: web"},
+		{"two clusters", "", "", []boltstore.State{once, now}, "1", "showing the namespaces in the file: web; left out, since they are of another cluster: pods/v1 -n other (unstructured)"},
+		{"two clusters, one of them not known", "", "", []boltstore.State{other, now}, "0 1", "showing the namespaces in the file: other, web"},
+		{"three sources of two clusters", "", "", []boltstore.State{once, now, pods("db", "", 8)}, "2 1", "left out, since they are of another cluster: pods/v1 -n other (unstructured)"},
+		{"an older part of the same cluster", "", "x=y,app=shop", []boltstore.State{webOnce, webOlder, ofCluster("b", pods("db", "", 9))}, "2 1", "left out, since they are of another cluster: pods/v1 -n web -l app=shop (unstructured)"},
+		{"parts of two clusters", "", "", []boltstore.State{webOlder, ofCluster("a", pods("db", "x=y", 1))}, "0", "only: pods/v1 -n web -l x=y (unstructured); left out, since they are of another cluster: pods/v1 -n db -l x=y (unstructured)"},
 		{"nothing", "db", "", []boltstore.State{web, other}, "", ""},
 	} {
 		selector, err := labels.Parse(tc.selector)

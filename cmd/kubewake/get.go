@@ -43,7 +43,8 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 		cmd.Long = "Show objects in the file; no server is asked. TYPE means the same as to kubectl: a type of the core group comes\n" +
 			"before others of its name, then a built-in one. TYPE.GROUP names any type. If several sources have all that you\n" +
 			"ask for, the one that the server confirmed last answers. Standard error says which one, and how old it is.\n\n" +
-			"Several types at a time, -w, and all other flags and output formats of kubectl's get are kubectl's own code."
+			"Several types at a time, -w, and all other flags and output formats of kubectl's get are kubectl's own code. They show\n" +
+			"the objects as the server has last shown them. What a program has written to its own store itself is not among these."
 		cmd.Example = `  kubewake get pods -n web -l app=shop --db cache.db
   kubewake get deployments.apps shop -n web -o yaml
   kubewake get pod/shop-1 deploy/shop cm -n web
