@@ -58,12 +58,13 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 				return true, errors.New("name a type to show; kubewake api-resources has those of the file")
 			}
 			typ, names, ok := oneType(args)
-			if !ok || !ownFlags(cmd.Flags()) {
+			selector := strings.TrimSpace(f.Lookup("selector").Value.String())
+			if !ok || !ownFlags(f) || len(names) > 0 && selector != "" { // kubectl refuses a name with a selector
 				return false, nil
 			}
 			g := &get{
 				streams: streams, db: c.db, namespace: c.namespace, secrets: c.secrets, all: cmdutil.GetFlagBool(cmd, "all-namespaces"),
-				selector: f.Lookup("selector").Value.String(), output: f.Lookup("output").Value.String(), noHeaders: cmdutil.GetFlagBool(cmd, "no-headers"),
+				selector: selector, output: f.Lookup("output").Value.String(), noHeaders: cmdutil.GetFlagBool(cmd, "no-headers"),
 			}
 			err = g.run(cmd.Context(), typ, names)
 			return !errors.Is(err, errCategory), err
