@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"time"
 
@@ -157,13 +158,15 @@ func (a *access) serveLoopback(s *serve.Server, path string, logf func(string, .
 	}
 	token, earlier := serve.Kept(kubeconfig)
 	if earlier != "" && serve.Answers(kubeconfig) {
-		return fmt.Errorf("another process serves, at https://%s, and %s is its kubeconfig; end it, or give another --write-kubeconfig, or --listen none", earlier, kubeconfig)
+		return another(kubeconfig, earlier)
 	}
 	var at net.Addr
 	var ca []byte
 	err := errors.New("no earlier address")
 	if portStays(a.listen, earlier) {
-		at, ca, err = s.Loopback(earlier, token)
+		if at, ca, err = s.Loopback(earlier, token); err != nil && serve.Answers(kubeconfig) {
+			return another(kubeconfig, earlier) // it has begun in the meantime
+		}
 	}
 	if err != nil {
 		at, ca, err = s.Loopback(a.listen, token)
@@ -171,11 +174,19 @@ func (a *access) serveLoopback(s *serve.Server, path string, logf func(string, .
 	if err != nil {
 		return err
 	}
-	if err := serve.WriteKubeconfig(kubeconfig, at, ca, token); err != nil {
+	err = serve.WriteKubeconfig(kubeconfig, at, ca, token)
+	if _, its := serve.Kept(kubeconfig); errors.Is(err, fs.ErrExist) && its != "" {
+		return another(kubeconfig, its)
+	}
+	if err != nil {
 		return fmt.Errorf("the kubeconfig cannot be written (--write-kubeconfig): %w", err)
 	}
 	logf("serving %s at https://%s; kubectl --kubeconfig %s", path, at, kubeconfig)
 	return nil
+}
+
+func another(kubeconfig, at string) error {
+	return fmt.Errorf("another process serves, at https://%s, and %s is its kubeconfig; end it, or give another --write-kubeconfig, or --listen none", at, kubeconfig)
 }
 
 // portStays says whether an address leaves the port open, so that the earlier port can

@@ -23,8 +23,11 @@ const name = "kubewake"
 
 // WriteKubeconfig replaces the file at path by one that only this user can read, with the
 // address of a server, its certificate and a token for it. It replaces only a kubeconfig
-// of an earlier life, whose namespace stays: see earlier.
+// of an earlier life, whose namespace stays: see earlier. If there was none, and another
+// process has written one meanwhile, the error is fs.ErrExist.
 func WriteKubeconfig(path string, server net.Addr, ca []byte, token string) (err error) {
+	_, err = os.Lstat(path)
+	none := errors.Is(err, fs.ErrNotExist)
 	was, err := earlier(path)
 	if err != nil {
 		return err
@@ -53,6 +56,13 @@ func WriteKubeconfig(path string, server net.Addr, ca []byte, token string) (err
 	_, err = f.Write(b)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
+	}
+	if none {
+		if err = os.Link(f.Name(), path); errors.Is(err, fs.ErrExist) { // other errors: the file system has no links
+			return err
+		} else if err == nil {
+			return os.Remove(f.Name())
+		}
 	}
 	return os.Rename(f.Name(), path)
 }
