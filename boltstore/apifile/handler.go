@@ -81,8 +81,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		kubeapi.WriteStatus(w, unavailable(err, 1))
 		return
 	}
-	s := &storage{handler: h, kinds: h.kindsOf(states), header: w.Header(), newest: h.opts.Fresh > 0 && wantsNewest(r.URL.Query())}
-	defer s.free()
+	s := &storage{handler: h, kinds: h.kindsOf(states), header: w.Header(), newest: h.opts.Fresh > 0 && wantsNewest(r.URL.Query()), part: kubeapi.Part{Of: &room}}
+	defer s.part.Free()
 	api := &kubeapi.Handler{
 		Storage:    s,
 		Clock:      h.opts.Clock,

@@ -109,7 +109,7 @@ func TestPagesInAll(t *testing.T) {
 	goOn := make(chan struct{})
 	defer asked.Wait()
 	defer close(goOn)
-	for range room>>20 + 1 {
+	for range room.Most>>20 + 1 {
 		begun := make(chan struct{})
 		begin := sync.OnceFunc(func() { close(begun) })
 		w := &sink{at: func() { begin(); <-goOn }}
@@ -143,7 +143,7 @@ func TestInitialEventsInAll(t *testing.T) {
 	var parts []int64
 	w := &sink{}
 	w.at = func() {
-		if parts = append(parts, held.Load()); len(parts) == n+1 {
+		if parts = append(parts, room.Held()); len(parts) == n+1 {
 			cancel()
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -37,12 +36,12 @@ func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*
 		if err != nil {
 			return nil, answer(err)
 		}
-		s.free()
+		s.part.Free()
 		if q.Limit == 0 {
-			src.few = !s.take(oneRead)
+			src.few = !s.part.Take(oneRead)
 			return &kubeapi.Page{Version: number(at.Version), Each: src.each(ctx, at, q)}, nil
 		}
-		page, err := src.page(ctx, at, q, snap.rest, &s.holding)
+		page, err := src.page(ctx, at, q, snap.rest, &s.part)
 		if err == nil {
 			next := snapshot{id: src.st.Source.ID()[:idLength], series: at.Series, seq: at.Seq}
 			if q.Everything() {
@@ -116,42 +115,23 @@ const (
 	oneRead = 1 << 20
 	// mostHeld is how many a page may hold in memory, about four reads.
 	mostHeld = 4 * oneRead
-	// room is how many the lists of all requests may hold. In memory they take up to five
-	// times as much. Lists beyond it read few objects at a time.
-	room = 16 * oneRead
-	few  = 64
+	few      = 64
 )
 
-var held atomic.Int64 // of the room
-
-// holding is a request's part of the room.
-type holding struct{ bytes int64 }
-
-// take says whether there was room.
-func (h *holding) take(bytes int) bool {
-	if held.Add(int64(bytes)) > room {
-		held.Add(int64(-bytes))
-		return false
-	}
-	h.bytes += int64(bytes)
-	return true
-}
-
-func (h *holding) free() {
-	held.Add(-h.bytes)
-	h.bytes = 0
-}
+// room is for the lists of all requests, in bytes of the file: in memory they take up to
+// five times as much. Lists beyond it read few objects at a time.
+var room = kubeapi.Room{Most: 16 * oneRead}
 
 // page reads the query's page of a moment. A page that is large, or has no room, is only
 // counted, and read again while it is sent. left is how many objects the page before has
 // left, 0 if that is not known.
-func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query, left int64, part *holding) (*kubeapi.Page, error) {
+func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query, left int64, part *kubeapi.Part) (*kubeapi.Page, error) {
 	p := &kubeapi.Page{Version: number(at.Version)}
 	limit := int(min(q.Limit, math.MaxInt32))
 	large := limit > pageSize
 	n := 0
 	err := s.walk(ctx, at, q, limit, func(key string, size int, o *kubeapi.Object) bool {
-		if !large && (part.bytes+int64(size) > mostHeld || !part.take(size)) {
+		if !large && (part.Held()+int64(size) > mostHeld || !part.Take(size)) {
 			large, p.Objects = true, nil
 		}
 		if !large {
@@ -161,8 +141,8 @@ func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query,
 		return n < limit
 	})
 	if large {
-		part.free()
-		s.few = !part.take(oneRead)
+		part.Free()
+		s.few = !part.Take(oneRead)
 		p.Each = s.each(ctx, at, q)
 	}
 	if err != nil || n < limit {

@@ -31,8 +31,8 @@ type storage struct {
 	*handler
 	kinds  []*kind
 	header http.Header
-	newest bool // the request waits for Options.Fresh
-	holding
+	newest bool         // the request waits for Options.Fresh
+	part   kubeapi.Part // of room
 }
 
 var _ kubeapi.Storage = &storage{}

@@ -52,10 +52,10 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 			return nil, answer(err)
 		}
 		w.at, w.version = at, number(at.Version)
-		src.few = !s.take(oneRead)
+		src.few = !s.part.Take(oneRead)
 		objects := src.each(ctx, at, kubeapi.Query{Selection: q.Selection})
 		w.start = kubeapi.Start{Version: w.version, Known: w.version, Objects: func(yield func(*kubeapi.Object, error) bool) {
-			defer s.free() // the watch may last
+			defer s.part.Free() // the watch may last
 			objects(yield)
 		}}
 		return w, nil

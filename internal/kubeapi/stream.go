@@ -8,21 +8,20 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 )
 
 // streamList answers with a page whose objects are read while they are sent. Few of them are
-// in memory at a time. In protobuf all may be, as long as there is room (mostEncoded). An
+// in memory at a time. In protobuf all may be, as long as there is room (encoded). An
 // error after the first bytes breaks the connection.
 func (r *Request) streamList(p *Page, q Query) error {
 	size := 0
 	if r.enc.proto {
-		m := &measured{}
-		defer m.free()
+		m := &measured{part: Part{Of: &encoded}}
+		defer m.part.Free()
 		if err := m.read(r, p); err != nil {
 			return err
 		}
-		if !m.gone {
+		if !m.large {
 			return r.writeItems(p, q, m.items)
 		}
 		size = m.size
@@ -84,17 +83,16 @@ func (r *Request) streamList(p *Page, q Query) error {
 	return nil
 }
 
-// mostEncoded is how many bytes of lists in protobuf are in memory, of all requests.
-const mostEncoded = 64 << 20
-
-var encoded atomic.Int64
+// encoded are lists in protobuf.
+var encoded = Room{Most: 64 << 20}
 
 // measured are a page's items in protobuf, whose size comes first. If there is no room for
 // them, they are read again while they are sent.
 type measured struct {
+	part  Part
 	items [][]byte
 	size  int
-	gone  bool // the items
+	large bool // there was no room for the items
 }
 
 func (m *measured) read(r *Request, p *Page) error {
@@ -106,26 +104,22 @@ func (m *measured) read(r *Request, p *Page) error {
 		if err != nil {
 			return err
 		}
-		m.size += len(head) + len(tail)
-		if m.gone {
+		n := len(head) + len(tail)
+		m.size += n
+		if m.large {
+			continue
+		}
+		if m.large = !m.part.Take(n); m.large {
+			m.part.Free()
+			m.items = nil
 			continue
 		}
 		if r.enc.partial {
 			tail = bytes.Clone(tail) // it is a part of the object
 		}
 		m.items = append(m.items, head, tail)
-		if encoded.Add(int64(len(head)+len(tail))) > mostEncoded {
-			m.free()
-		}
 	}
 	return nil
-}
-
-func (m *measured) free() {
-	if !m.gone {
-		encoded.Add(-int64(m.size))
-		m.items, m.gone = nil, true
-	}
 }
 
 var errClientLeft = errors.New("the client left")
