@@ -262,12 +262,7 @@ func (v *verifier) journal(src sourceTx) {
 		if next != 0 && seq != next {
 			v.problem("journal: a block starts at %d and should at %d", seq, next)
 		}
-		plain, err := src.OpenBlock(seq, b)
-		if err != nil {
-			v.problem("%v", err)
-			return
-		}
-		drafts, err := v.m.owner().UnpackBlock(seq, plain)
+		drafts, err := src.unpackBlock(seq, b)
 		if err != nil {
 			v.problem("%v", err)
 			return
@@ -316,9 +311,7 @@ func (db *DB) States() ([]State, error) {
 }
 
 func (db *DB) stateOf(id string, src sourceTx) State {
-	db.mu.Lock()
-	s := db.claims[id]
-	db.mu.Unlock()
+	s := db.claimOf(id)
 	var inMemory *sourceMeta
 	if s != nil {
 		inMemory = s.metaNow() // nil while the source is being claimed

@@ -116,10 +116,7 @@ func (db collecting) unclaimed(m *sourceMeta, before time.Time) bool {
 func (db collecting) date(id string) error {
 	db.claiming.Lock() // no claim begins meanwhile
 	defer db.claiming.Unlock()
-	db.mu.Lock()
-	claimed := db.claims[id] != nil
-	db.mu.Unlock()
-	if claimed {
+	if db.claimOf(id) != nil {
 		return nil // its next commit notes the time
 	}
 	return db.h.update(func(tx *bolt.Tx) error {
@@ -141,10 +138,7 @@ func (db collecting) date(id string) error {
 func (db collecting) discard(id string, before time.Time) (gone bool, err error) {
 	db.claiming.Lock() // no claim begins meanwhile
 	defer db.claiming.Unlock()
-	db.mu.Lock()
-	claimed := db.claims[id] != nil
-	db.mu.Unlock()
-	if claimed {
+	if db.claimOf(id) != nil {
 		return false, nil
 	}
 	err = db.h.update(func(tx *bolt.Tx) error {

@@ -294,8 +294,7 @@ func (a *applier) forgetIndices(set *indexSet) {
 	a.forgot = set
 	for name, im := range a.m.Indices {
 		if set.fns[name] == nil && im.Complete {
-			im.Complete = false
-			a.m.Indices[name] = im
+			a.m.doubtIndex(name)
 		}
 	}
 }

@@ -235,6 +235,13 @@ func (db *DB) closeClean() error {
 	return db.converting().durably(func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, true) }, nil)
 }
 
+// claimOf is this process's claim of the source with that ID, nil if there is none.
+func (db *DB) claimOf(id string) *Store {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.claims[id]
+}
+
 // release ends a claim.
 func (db *DB) release(s *Store) {
 	db.mu.Lock()

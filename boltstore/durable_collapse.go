@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
@@ -24,7 +23,7 @@ const collapseBlocks = 8
 // collapseOldest collapses the entries that slow handlers need of the oldest blocks, so
 // that these blocks can be trimmed. It does so while the journal is larger, or its blocks
 // are older, than the options allow.
-func (s *Store) collapseOldest(t sourceTx, m *sourceMeta, all map[string]*handlerState, now time.Time) error {
+func (s *Store) collapseOldest(t sourceTx, m *sourceMeta, all map[string]*handlerState) error {
 	j := t.Journal()
 	if j == nil {
 		return nil
@@ -66,11 +65,7 @@ func (s *Store) collapseOldest(t sourceTx, m *sourceMeta, all map[string]*handle
 // parkBlock collapses one block for the handlers behind. told has, for each handler, the
 // seq up to which it may have been told, or is told while the commit is under way.
 func (s *Store) parkBlock(t sourceTx, m *sourceMeta, behind map[string]*handlerState, told map[string]uint64, first, last uint64, block []byte) error {
-	var drafts []format.Draft
-	block, err := t.OpenBlock(first, block)
-	if err == nil {
-		drafts, err = t.Owner().UnpackBlock(first, block)
-	}
+	drafts, err := t.unpackBlock(first, block)
 	for name, st := range behind {
 		err := err
 		if err == nil && st.mark+1 < first {

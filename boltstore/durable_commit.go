@@ -20,7 +20,6 @@ func (s *Store) writeHandlers(t sourceTx, m *sourceMeta) (visible func(), err er
 	if err != nil || len(all)+len(claimed) == 0 {
 		return nil, err
 	}
-	now := s.db.opts.Clock.Now()
 	type report struct {
 		h  *Handler
 		st *handlerState
@@ -39,10 +38,10 @@ func (s *Store) writeHandlers(t sourceTx, m *sourceMeta) (visible func(), err er
 		st.seen(s.db.device, s.db.opts.handlerSeen())
 		reports = append(reports, report{h, st})
 	}
-	if err := s.forgetHandlers(t, m, all, now); err != nil {
+	if err := s.forgetHandlers(t, m, all); err != nil {
 		return nil, err
 	}
-	if err := s.collapseOldest(t, m, all, now); err != nil {
+	if err := s.collapseOldest(t, m, all); err != nil {
 		return nil, err
 	}
 	for name, st := range all {

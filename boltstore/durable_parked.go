@@ -261,10 +261,7 @@ func (t sourceTx) handlerStates(m *sourceMeta, d *device) ([]HandlerState, error
 		if j := t.Journal(); j != nil && h.Entries > 0 {
 			first, block, err := t.seekBlock(j, st.mark+1)
 			if err == nil && block != nil && first <= m.Seq {
-				var drafts []format.Draft
-				if block, err = t.OpenBlock(first, block); err == nil {
-					drafts, err = t.Owner().UnpackBlock(first, block)
-				}
+				drafts, err := t.unpackBlock(first, block)
 				if i := int(st.mark + 1 - min(first, st.mark+1)); err == nil && i < len(drafts) {
 					h.Behind, h.BehindUnknown = d.clock.Now().Sub(time.Unix(0, drafts[i].Time)), !m.datedBy(d, st.mark+1)
 					if h.BehindUnknown = h.BehindUnknown || h.Behind < 0; h.BehindUnknown {

@@ -287,9 +287,8 @@ func (t sourceTx) restartHandlers(m *sourceMeta) error {
 
 // forgetHandlers removes handlers that were not registered for HandlerAge. A program
 // that has just started gets time to register its own.
-func (s *Store) forgetHandlers(t sourceTx, m *sourceMeta, all map[string]*handlerState, now time.Time) error {
-	age := s.db.opts.HandlerAge
-	right := s.db.device.right()
+func (s *Store) forgetHandlers(t sourceTx, m *sourceMeta, all map[string]*handlerState) error {
+	age, now, right := s.db.opts.HandlerAge, s.db.opts.Clock.Now(), s.db.device.right()
 	for _, st := range all {
 		if st.Seen == 0 || right && !st.SeenRight { // the state was damaged, or noted by a clock that may have been wrong
 			st.Seen, st.SeenBy = s.db.device.at(now)

@@ -3,7 +3,6 @@ package boltstore
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/kubewake/kubewake/index"
@@ -55,10 +54,7 @@ func (s *Store) replay(fn func(p *ReplayPage, g genTx) error) (p ReplayPage, err
 		}
 		return fn(&p, g)
 	})
-	if s.note(err) != nil {
-		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
-	}
-	return p, err
+	return p, s.explained(err)
 }
 
 func (p *ReplayPage) add(s *Store, k, v []byte) error {

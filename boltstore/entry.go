@@ -163,10 +163,7 @@ func (s reading) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, e
 		if first, b, err = src.seekBlock(j, seq); err != nil || b == nil || first > m.Seq {
 			return err
 		}
-		if b, err = src.OpenBlock(first, b); err != nil {
-			return err
-		}
-		drafts, err = src.Owner().UnpackBlock(first, b)
+		drafts, err = src.unpackBlock(first, b)
 		return err
 	})
 	if err != nil {

@@ -61,14 +61,7 @@ var errTripped = fmt.Errorf("%w: bbolt", ErrDamaged)
 // view runs fn in a read transaction. fn must be short and must not call user code. Its
 // arguments are valid only inside it.
 func (h *handle) view(fn func(tx *bolt.Tx) error) error {
-	return h.watch(func() error {
-		h.mu.RLock()
-		defer h.mu.RUnlock()
-		if h.db == nil {
-			return ErrClosed
-		}
-		return trip(func() error { return h.db.View(fn) })
-	})
+	return h.watch(func() error { return h.quiet(fn) })
 }
 
 // viewLong is view for a read that takes long. It waits for a swap under way.
@@ -90,7 +83,7 @@ func (h *handle) alone(fn func(tx *bolt.Tx) error) error {
 	})
 }
 
-// quiet is view for callers that hold writeMu or long, within watch.
+// quiet is view within watch. Its caller may hold writeMu or long.
 func (h *handle) quiet(fn func(tx *bolt.Tx) error) error {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -192,9 +192,7 @@ func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update 
 					// A program with the old functions must not trust entries of an
 					// interrupted run.
 					for name := range build {
-						im := m.Indices[name]
-						im.Complete = false
-						m.Indices[name] = im
+						m.doubtIndex(name)
 					}
 				}
 				return s.rewrite(src, m, changed)

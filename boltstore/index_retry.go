@@ -66,10 +66,7 @@ func (s indexing) reindexNoted() error {
 		if err == nil && len(changed) > 0 {
 			err = s.noteMeta(func(src sourceTx, m *sourceMeta) error {
 				for _, name := range forget {
-					if im, ok := m.Indices[name]; ok {
-						im.Complete = false
-						m.Indices[name] = im
-					}
+					m.doubtIndex(name)
 				}
 				return s.rewrite(src, m, changed)
 			})
@@ -135,13 +132,8 @@ func (s indexing) againValues(raws []layout.Raw, noted map[string][]string) (cha
 // retryIndices starts a goroutine that calls failed index functions again until none is
 // left or the store is released. The caller holds s.mu.
 func (s indexing) retryIndices() {
-	if s.retrying || s.viewed || s.meta == nil || s.meta.Noted.Unindexed == 0 {
+	if s.retrying || s.viewed || s.meta == nil || s.meta.Noted.Unindexed == 0 || s.ending() {
 		return
-	}
-	select {
-	case <-s.ended:
-		return
-	default:
 	}
 	s.retrying = true
 	s.retriers.Go(func() {

@@ -119,6 +119,16 @@ func (t sourceTx) seekBlock(j *layout.Blocks, seq uint64) (first uint64, b []byt
 	return binary.BigEndian.Uint64(k), v, nil
 }
 
+// unpackBlock returns the entries of the block that is stored as b, whose first has that
+// seq.
+func (t sourceTx) unpackBlock(first uint64, b []byte) ([]format.Draft, error) {
+	b, err := t.OpenBlock(first, b)
+	if err != nil {
+		return nil, err
+	}
+	return t.Owner().UnpackBlock(first, b)
+}
+
 // blockBytes bounds the unpacked records of a journal block that has several entries. To
 // read an entry takes its whole block into memory.
 const blockBytes = 512 << 10

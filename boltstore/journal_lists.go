@@ -194,10 +194,7 @@ func (t sourceTx) blockAt(seq uint64) (first uint64, drafts []format.Draft, err 
 	if err != nil || b == nil || first > seq {
 		return 0, nil, err
 	}
-	if b, err = t.OpenBlock(first, b); err != nil {
-		return 0, nil, err
-	}
-	drafts, err = t.Owner().UnpackBlock(first, b)
+	drafts, err = t.unpackBlock(first, b)
 	if err != nil || seq-first >= uint64(len(drafts)) {
 		return 0, nil, err
 	}

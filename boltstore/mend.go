@@ -86,15 +86,10 @@ func (a *applier) mend(keep bool) error {
 		}
 	}
 	m := a.m
-	m.Items, m.Own, m.Bytes, m.Degraded, m.Noted = digest{}, digest{}, 0, "", noted{}
-	for name, im := range m.Indices {
-		im.Digest = digest{}
-		m.Indices[name] = im
-	}
+	m.empty()
 	if unread {
 		m.doubtIndices()
 	}
-	m.countNoDicts()
 	m.Generation = m.nextGen()
 	if err := a.src.DropGensExcept(); err != nil {
 		return err

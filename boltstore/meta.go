@@ -192,6 +192,16 @@ func (m *sourceMeta) clone() *sourceMeta {
 	return &c
 }
 
+// empty makes m describe a generation without records. Indices keep their versions.
+func (m *sourceMeta) empty() {
+	m.Items, m.Own, m.Bytes, m.Degraded, m.Noted = digest{}, digest{}, 0, "", noted{}
+	for name, im := range m.Indices {
+		im.Digest = digest{}
+		m.Indices[name] = im
+	}
+	m.countNoDicts()
+}
+
 func (m *sourceMeta) state(d *device) State {
 	st := State{
 		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, FlowSchemaUID: m.FlowSchemaUID, ServerCA: m.ServerCA, Kind: m.Kind, APIVersion: m.APIVersion,

@@ -239,10 +239,7 @@ func (t sourceTx) dropStrayNotes(m *sourceMeta) error {
 			m.doubtIndices()
 		}
 		for _, name := range n.indices() {
-			if im, ok := m.Indices[name]; ok {
-				im.Complete = false
-				m.Indices[name] = im
-			}
+			m.doubtIndex(name)
 		}
 	})
 	if err == nil {

@@ -174,7 +174,8 @@ func (m *sourceMeta) neededDicts(p *pack.Set) error {
 	var errs []error
 	for v, u := range m.Dicts {
 		if u.Records > 0 {
-			errs = append(errs, p.Missing(v))
+			_, err := p.Get(v)
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

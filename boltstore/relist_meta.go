@@ -34,18 +34,25 @@ func (m *sourceMeta) staysIncomplete(was *sourceMeta, whole func(name string) bo
 	for name, im := range m.Indices {
 		old := was.Indices[name]
 		if im.Complete && !whole(name) && (!old.Complete || old.Version != im.Version) {
-			im.Complete = false
-			m.Indices[name] = im
+			m.doubtIndex(name)
 		}
+	}
+}
+
+// doubtIndex marks an index as incomplete, if there is one of that name: it may lack
+// objects.
+func (m *sourceMeta) doubtIndex(name string) {
+	if im, ok := m.Indices[name]; ok {
+		im.Complete = false
+		m.Indices[name] = im
 	}
 }
 
 // doubtIndices marks all indices as incomplete: nothing shows which of them lack an
 // object.
 func (m *sourceMeta) doubtIndices() {
-	for name, im := range m.Indices {
-		im.Complete = false
-		m.Indices[name] = im
+	for name := range m.Indices {
+		m.doubtIndex(name)
 	}
 }
 

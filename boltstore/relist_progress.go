@@ -249,8 +249,7 @@ func (s *Store) stagedSet(m *sourceMeta) *indexSet {
 	whole := true
 	for name, fn := range set.fns {
 		if im := m.Indices[name]; !im.Complete || im.Version != s.indexing().indexVersion(name, fn) {
-			im.Complete = false
-			m.Indices[name] = im
+			m.doubtIndex(name)
 			whole = false
 		}
 	}

@@ -34,12 +34,7 @@ func (r *Relist) toStage() error {
 		set = r.s.stagedSet(m)
 	}
 	r.s.indexLock.Unlock()
-	m.Items, m.Own, m.Bytes, m.Degraded, m.Noted = digest{}, digest{}, 0, "", noted{}
-	for name, im := range m.Indices {
-		im.Digest = digest{}
-		m.Indices[name] = im
-	}
-	m.countNoDicts()
+	m.empty()
 	r.stage = &stage{meta: m, set: set, journalBytes: m.JournalBytes}
 	err := r.s.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, err := r.source(tx)

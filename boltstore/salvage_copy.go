@@ -53,13 +53,9 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 		c.was = m
 	}
 	c.m = c.was.clone()
-	c.m.Items, c.m.Own, c.m.Bytes, c.m.JournalBytes = digest{}, digest{}, 0, 0
+	c.m.empty()
+	c.m.JournalBytes, c.m.Degraded = 0, c.was.Degraded
 	c.m.Noted = noted{Nameless: c.was.Noted.Nameless, Why: c.was.Noted.Why}
-	c.m.countNoDicts()
-	for name, im := range c.m.Indices {
-		im.Digest = digest{}
-		c.m.Indices[name] = im
-	}
 	if gens, ok := subs[string(layout.BucketGen)]; ok && c.m.Generation > 0 {
 		gen, err := c.from.Find(gens, layout.U64(c.m.Generation))
 		c.note(err)

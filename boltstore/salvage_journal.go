@@ -18,10 +18,7 @@ func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 	var blocks []block
 	verify := func(k, v []byte) (b block, err error) {
 		b.seq = binary.BigEndian.Uint64(k)
-		if v, err = src.OpenBlock(b.seq, v); err != nil {
-			return b, err
-		}
-		drafts, err := c.owner().UnpackBlock(b.seq, v)
+		drafts, err := src.unpackBlock(b.seq, v)
 		b.next = b.seq + uint64(len(drafts))
 		return b, err
 	}

@@ -48,10 +48,7 @@ func (s *Store) at(fn func(m *sourceMeta, src sourceTx, g genTx) error) error {
 		}
 		return fn(m, src, g)
 	})
-	if s.note(err) != nil {
-		return fmt.Errorf("boltstore: %s: %w", s.source, err)
-	}
-	return nil
+	return s.explained(err)
 }
 
 // Moment returns the newest moment whose version is not newer than version, or the newest

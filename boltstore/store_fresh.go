@@ -14,10 +14,7 @@ var errNobodyKeeps = errors.New("no informer of this process keeps it up to date
 // too. If there is no such informer, or it cannot reach the server, the error comes at
 // once. Otherwise it is the context's.
 func (s *Store) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
-	s.db.mu.Lock()
-	keeper := s.db.claims[s.id]
-	s.db.mu.Unlock()
-	if keeper != nil {
+	if keeper := s.db.claimOf(s.id); keeper != nil {
 		if wait := keeper.freshness.Load(); wait != nil {
 			return (*wait)(ctx, maxAge)
 		}
@@ -27,9 +24,7 @@ func (s *Store) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 
 // InUse says whether this program has the source claimed, as [State].InUse does.
 func (s *Store) InUse() bool {
-	s.db.mu.Lock()
-	defer s.db.mu.Unlock()
-	return s.db.claims[s.id] != nil
+	return s.db.claimOf(s.id) != nil
 }
 
 // SetFreshness says how WaitForFresh waits.

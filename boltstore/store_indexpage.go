@@ -59,8 +59,5 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 		p.Keys, p.Objects, err = s.reading().decodeListed(raws, false, name, []string{value})
 		return err
 	})
-	if s.note(err) != nil {
-		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
-	}
-	return p, err
+	return p, s.explained(err)
 }

@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"bytes"
-	"fmt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/index"
@@ -77,10 +76,7 @@ func (s reading) pageFor(from []byte, n int, as func(*sourceMeta, genTx) genTx) 
 		p.Keys, p.Objects, err = s.decodeAll(raws, false)
 		return err
 	})
-	if s.note(err) != nil {
-		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
-	}
-	return p, err
+	return p, s.explained(err)
 }
 
 // pageBytes bounds the records of a page, as they are stored. Decoded they take about

@@ -207,6 +207,14 @@ func (s *Store) note(err error) error {
 	return err
 }
 
+// explained is note, and returns the error with the source's name.
+func (s *Store) explained(err error) error {
+	if s.note(err) != nil {
+		return fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
+	return nil
+}
+
 // Get returns the stored object at the key of obj.
 func (s *Store) Get(obj any) (any, bool, error) {
 	key, err := s.keyFunc(obj)
@@ -298,10 +306,7 @@ func (s *Store) ListErr() ([]any, error) {
 		}
 		return err
 	})
-	if s.note(err) != nil {
-		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
-	}
-	return objs, err
+	return objs, s.explained(err)
 }
 
 // ListKeys returns all keys.

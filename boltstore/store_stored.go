@@ -98,10 +98,7 @@ func (s *Claimed) PageStored(from []byte, n int) (objs []Stored, next []byte, er
 		objs = slices.DeleteFunc(objs, func(o Stored) bool { return o.Object == nil })
 		return err
 	})
-	if s.note(err) != nil {
-		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
-	}
-	return objs, next, err
+	return objs, next, s.explained(err)
 }
 
 // storedOf decodes records with their times. keep is as for decodeAll.

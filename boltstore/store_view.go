@@ -65,9 +65,7 @@ func (s indexing) find(m *sourceMeta) {
 // tellClaim reports damage that a view has met to this process's claim of the source, if
 // there is one. Only the claim can have the source read again.
 func (s *Store) tellClaim(err error) {
-	s.db.mu.Lock()
-	claim := s.db.claims[s.id]
-	s.db.mu.Unlock()
+	claim := s.db.claimOf(s.id)
 	if claim != nil && s.faithful && claim.type_ == s.type_ && claim.codec.ID() == s.codec.ID() {
 		claim.damaged(err)
 	}
@@ -77,9 +75,7 @@ func (s *Store) tellClaim(err error) {
 // is known only while the source is claimed.
 func (db *DB) viewOf(m *sourceMeta) (Claim, error) {
 	example, err := exampleOf(m)
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	s := db.claims[m.Source.ID()]
+	s := db.claimOf(m.Source.ID())
 	if s != nil && s.type_ == m.TypeHash && (err != nil || s.codec.ID() >= codec.IDCustom) {
 		u := &unstructured.Unstructured{} // in place of the claim's type
 		u.SetGroupVersionKind(schema.FromAPIVersionAndKind(m.APIVersion, m.Kind))

@@ -216,9 +216,7 @@ func (s *Claimed) AddIndexers(add cache.Indexers) error {
 // errReleased returns an error once another claim may have written. The store must then
 // not write the state that it remembers.
 func (s *Store) errReleased() error {
-	s.db.mu.Lock()
-	defer s.db.mu.Unlock()
-	if s.db.claims[s.id] != s {
+	if s.db.claimOf(s.id) != s {
 		return fmt.Errorf("boltstore: %s was released: %w", s.source, ErrClosed)
 	}
 	return nil

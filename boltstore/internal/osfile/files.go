@@ -27,17 +27,8 @@ func (f Files) Op(name, path string) error {
 	return nil
 }
 
-// Rename is os.Rename. If the target is a mount point, such as a container's single
-// file, the error says what to do.
-func (f Files) Rename(from, to string) error {
-	err := f.Op("rename", to)
-	if err == nil {
-		err = os.Rename(from, to)
-	}
-	return SayBusy(err)
-}
-
-// SayBusy adds to the error of a rename what to do if the target is a mount point.
+// SayBusy adds to the error of a rename what to do if the target is a mount point, such as
+// a container's single file.
 func SayBusy(err error) error {
 	if errors.Is(err, syscall.EBUSY) {
 		err = fmt.Errorf("%w: a file that is mounted by itself cannot be replaced; mount its folder", err)

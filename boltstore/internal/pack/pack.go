@@ -119,7 +119,7 @@ type Set struct {
 func NewSet() *Set { return &Set{all: map[uint32]*Packer{}, damaged: map[uint32]error{}} }
 
 // Load reads the dictionaries that the Set does not have. A damaged one is left
-// out: see [Set.Missing].
+// out: see [Set.Get].
 func (p *Set) Load(dicts Dicts) error {
 	return dicts(func(version uint32, read func() (dict []byte, ratio float64, err error)) {
 		if known, _ := p.Get(version); known != nil {
@@ -155,7 +155,7 @@ func (p *Set) Add(pk *Packer) {
 	}
 }
 
-// Get returns the Packer of that version.
+// Get returns the Packer of that version. The error says that it is damaged or missing.
 func (p *Set) Get(version uint32) (*Packer, error) {
 	if version == format.PackedPlain {
 		return plainPacker(), nil
@@ -230,18 +230,4 @@ func (p *Set) Dicts() map[uint32][]byte {
 		all[v] = pk.Dict
 	}
 	return all
-}
-
-// Missing returns the damage that keeps records of that version from being
-// unpacked, or nil.
-func (p *Set) Missing(version uint32) error {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	if p.all[version] != nil {
-		return nil
-	}
-	if err := p.damaged[version]; err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: dictionary %d is missing", faults.ErrDamaged, version)
 }
