@@ -64,7 +64,11 @@ func versionOf(obj any) string {
 const anyVersion = "0"
 
 func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error) {
-	c, err := q.prepareWhole(typ, obj)
+	var c *boltstore.Change
+	whole, err := q.transformed(obj)
+	if err == nil {
+		c, err = q.store.Prepare(typ, whole)
+	}
 	if err == nil || typ != cache.Deleted {
 		return c, err
 	}
@@ -74,14 +78,6 @@ func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error)
 		return nil, err
 	}
 	return c, err
-}
-
-func (q *Queue) prepareWhole(typ cache.DeltaType, obj any) (*boltstore.Change, error) {
-	obj, err := q.transformed(obj)
-	if err != nil {
-		return nil, err
-	}
-	return q.store.Prepare(typ, obj)
 }
 
 func (q *Queue) transformed(obj any) (_ any, err error) {

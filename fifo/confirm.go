@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
 )
 
 // advance notes that every change up to rv has been accepted. The server stated
@@ -61,22 +62,13 @@ func later(a, b string) bool {
 }
 
 func (q *Queue) checkSynced() {
-	if q.counts.syncAt == nil || q.counts.done < *q.counts.syncAt {
+	if q.counts.syncAt == nil || q.counts.done < *q.counts.syncAt || cache.IsDone(q) {
 		return
-	}
-	select {
-	case <-q.synced:
-		return
-	default:
 	}
 	if q.store.UnstoredObjects() > 0 {
 		return // so client-go's informer treats a list that it could not store
 	}
-	select {
-	case <-q.synced:
-	default:
-		close(q.synced)
-	}
+	close(q.synced)
 }
 
 // AcceptedVersion is the version up to which every change has been accepted. A watch goes
@@ -191,16 +183,7 @@ func (q *Queue) Proven() time.Time {
 func (q *Queue) Accept() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	select {
-	case <-q.synced:
-	default:
+	if !cache.IsDone(q) {
 		close(q.synced)
 	}
-}
-
-// Asked is when the server was asked for the version that it last stated.
-func (q *Queue) Asked() time.Time {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.version.asked
 }

@@ -101,12 +101,7 @@ func (q *Queue) next(most int) (deltas []cache.Delta, initial bool, err error) {
 	clear(q.output.deltas[:n])
 	q.output.deltas = q.output.deltas[n:]
 	q.output.popping = true
-	select {
-	case <-q.synced:
-	default:
-		initial = true
-	}
-	return deltas, initial, nil
+	return deltas, !cache.IsDone(q), nil
 }
 
 func (q *Queue) popped() {

@@ -122,8 +122,8 @@ func (q *Queue) Purge(ctx context.Context) error {
 }
 
 // Flush waits until everything accepted before the call is in the file, bookmarks
-// included. Held changes do not count, see ConfirmListed. The error is the context's, or boltstore.ErrClosed if
-// the file was closed or the store released before.
+// included. Held changes do not count, see ConfirmListed. The error is the context's, or
+// boltstore.ErrClosed if the file was closed or the store released before.
 func (q *Queue) Flush(ctx context.Context) error {
 	waiting, end := context.WithCancel(ctx)
 	defer end()

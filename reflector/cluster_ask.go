@@ -1,22 +1,17 @@
 package reflector
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// asked has what the servers of one config said about themselves. Sources that start
-// together share an answer: it serves all that waited for it.
+// asked has what the servers of one config said about their clusters.
 type asked struct {
-	begun atomic.Uint64 // counts the questions
-	turn  chan struct{} // to ask, and to touch uids
-	uids  map[string]clusterAnswer
+	questions
+	uids map[string]clusterAnswer // by address
 }
 
 // clusterAnswer is a server's answer about its kube-system.
@@ -34,17 +29,15 @@ func (t *transport) clusterUID(req *http.Request) (k clusterAnswer, err error) {
 	if err != nil {
 		return k, err
 	}
-	before, host := t.asked.begun.Load(), req.URL.Host+server
-	select {
-	case t.asked.turn <- struct{}{}:
-		defer func() { <-t.asked.turn }()
-	case <-req.Context().Done():
-		return k, req.Context().Err()
+	came, n, end, err := t.asked.begin(req.Context())
+	if err != nil {
+		return k, err
 	}
-	if k, ok := t.asked.uids[host]; ok && k.n > before {
+	defer end()
+	host := req.URL.Host + server
+	if k, ok := t.asked.uids[host]; ok && k.n > came {
 		return k, nil // another source has asked
 	}
-	n := t.asked.begun.Add(1)
 	if k, err = t.askClusterUID(req, server); err == nil {
 		k.n = n
 		t.asked.uids[host] = k
@@ -53,18 +46,11 @@ func (t *transport) clusterUID(req *http.Request) (k clusterAnswer, err error) {
 }
 
 func (t *transport) askClusterUID(req *http.Request, server string) (k clusterAnswer, err error) {
-	ctx, cancel := context.WithTimeout(context.WithValue(req.Context(), probeKey{}, nil), askPatience)
-	defer cancel()
-	get := req.Clone(ctx)
-	get.URL.Path, get.URL.RawPath, get.URL.RawQuery = server+"/api/v1/namespaces/kube-system", "", ""
-	get.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-	resp, err := t.ask(get)
-	if err != nil {
+	resp, body, err := t.fetch(req.Context(), req, server+"/api/v1/namespaces/kube-system", "")
+	if resp == nil {
 		return k, err
 	}
-	defer resp.Body.Close()
 	k.ca = caOf(resp)
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	switch {
 	case err != nil:
 		return k, err

@@ -78,7 +78,8 @@ func (w *waiters) wait(ctx context.Context, since time.Time, proven bool) error 
 func (w *waiters) wantAnswer() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.n > 0 && w.queue.Asked().Before(w.proven)
+	_, asked := w.queue.Target()
+	return w.n > 0 && asked.Before(w.proven)
 }
 
 // want says whether a caller waits for a state that the server has yet to confirm.
@@ -90,9 +91,9 @@ func (w *waiters) want() bool {
 
 // WaitForFresh returns nil once the server has confirmed the cache no longer than maxAge
 // ago, in this life or an earlier one, and all of it can be read and has been handed to the
-// informer. An event confirms as of when it came. With a maxAge of 0 or less only the answer to a question sent after
-// the call counts. So everything that happened before the call can be read, however slow
-// the link.
+// informer. An event confirms as of when it came. With a maxAge of 0 or less only the answer
+// to a question sent after the call counts. So everything that happened before the call can
+// be read, however slow the link.
 //
 // If necessary, the server is asked. That takes a question and a short watch, some two
 // seconds if other types change. If the server sends no bookmarks, as kube-apiserver for

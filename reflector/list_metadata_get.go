@@ -26,8 +26,8 @@ import (
 // state of the object.
 func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response, error) {
 	m := p.metadata
-	accept := acceptMetadata(req.Header.Get("Accept"))
-	if accept == "" {
+	accept, as := accepted(req.Header.Get("Accept"))
+	if accept == "" || as != "" {
 		return nil, p.fail(fmt.Errorf("%w: the client accepts %q", errNoMetadata, req.Header.Get("Accept")))
 	}
 	ask := req.Clone(req.Context())
@@ -99,17 +99,6 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 		Status: resp.Status, StatusCode: resp.StatusCode, Proto: resp.Proto, ProtoMajor: resp.ProtoMajor, ProtoMinor: resp.ProtoMinor,
 		Header: header, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)), Request: req,
 	}, nil
-}
-
-// acceptMetadata is the Accept header for a list of metadata in the encoding that
-// the client asks for. It is "" if the client asks for something else than whole objects,
-// or for an unknown encoding.
-func acceptMetadata(accept string) string {
-	media, as := accepted(accept)
-	if as != "" {
-		return ""
-	}
-	return media
 }
 
 // accepted is the Accept header for a list of metadata in the encoding of accept's first

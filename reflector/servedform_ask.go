@@ -1,14 +1,11 @@
 package reflector
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,18 +26,15 @@ func (t *transport) servedForm(req *http.Request, late bool) (sign, definition s
 	if src.Group == "" {
 		path = "/openapi/v3/api/" + src.Version
 	}
-	before := t.formed.begun.Load()
-	select {
-	case t.formed.turn <- struct{}{}:
-		defer func() { <-t.formed.turn }()
-	case <-req.Context().Done():
-		return "", "", req.Context().Err()
+	came, n, end, err := t.formed.begin(req.Context())
+	if err != nil {
+		return "", "", err
 	}
-	n := t.formed.begun.Add(1)
+	defer end()
 	shared := func(path string, ask func(*http.Request, string, string) (string, error)) (string, error) {
 		key := req.URL.Host + server + path
 		// For a list, an old sign is no worse than none.
-		if f, ok := t.formed.of[key]; ok && (f.n > before || late && time.Since(f.at) < shareFor) {
+		if f, ok := t.formed.of[key]; ok && (f.n > came || late && time.Since(f.at) < shareFor) {
 			return f.sign, nil
 		}
 		at := time.Now()
@@ -61,17 +55,11 @@ func (t *transport) servedForm(req *http.Request, late bool) (sign, definition s
 // sign for a late list.
 const shareFor = time.Minute
 
-// formed is what the servers of one config said about the forms that they serve. Sources
-// share it in the same way as asked.
+// formed is what the servers of one config said about the forms that they serve.
 type formed struct {
-	begun    atomic.Uint64 // counts the questions
-	turn     chan struct{} // to ask, and to touch the rest
-	of       map[string]answer
+	questions
+	of       map[string]answer        // by address and path
 	versions map[string]serverVersion // by address
-}
-
-func newFormed() *formed {
-	return &formed{turn: make(chan struct{}, 1), of: map[string]answer{}, versions: map[string]serverVersion{}}
 }
 
 // answer is the sign of a group version, or of a custom resource.
@@ -134,24 +122,15 @@ func hashed(s string) string {
 // refuses or has nothing there, body and tag are empty, without an error.
 func (t *transport) askAt(req *http.Request, path, query string) (body []byte, tag, conn string, err error) {
 	var over origin
-	ctx, cancel := context.WithTimeout(context.WithValue(req.Context(), probeKey{}, nil), askPatience)
-	defer cancel()
-	get := req.Clone(over.trace(ctx))
-	get.URL.Path, get.URL.RawPath, get.URL.RawQuery = path, "", query
-	get.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-	resp, err := t.ask(get)
-	if err != nil {
+	resp, body, err := t.fetch(over.trace(req.Context()), req, path, query)
+	if resp == nil {
 		return nil, "", "", err
 	}
-	defer resp.Body.Close()
 	switch code := resp.StatusCode; {
 	case code == http.StatusRequestTimeout || code == http.StatusTooManyRequests || code >= 500 && code != http.StatusNotImplemented:
 		return nil, "", "", fmt.Errorf("reflector: ask for the form of objects: %s", resp.Status)
 	case code >= 400:
 		return nil, "", "", nil
-	}
-	if query == "" {
-		body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	}
 	conn, _ = over.answeredOver()
 	return body, resp.Header.Get("ETag"), conn, err

@@ -1,7 +1,10 @@
 package reflector
 
 import (
+	"context"
+	"io"
 	"net/http"
+	"sync/atomic"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
@@ -14,8 +17,8 @@ import (
 // together share one connection. Call it before a client is built. A config that was wrapped
 // before stays as it is.
 func WrapConfig(cfg *rest.Config) *rest.Config {
-	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterAnswer{}}
-	formed := newFormed()
+	asked := &asked{newQuestions(), map[string]clusterAnswer{}}
+	formed := &formed{newQuestions(), map[string]answer{}, map[string]serverVersion{}}
 	gate, road := newGate(), newRoad()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		if wrapped(rt) {
@@ -105,6 +108,46 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 // request that makes the connection, so it measures the link, too.
 func (t *transport) ask(req *http.Request) (*http.Response, error) {
 	return t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return t.next.RoundTrip(t.road.trace(req)) })
+}
+
+// fetch asks for the path, as metadata where the server can give that, with the
+// credentials of req. It reads a small body, unless there is a query. resp is nil if the
+// server has not answered; its body is closed.
+func (t *transport) fetch(ctx context.Context, req *http.Request, path, query string) (resp *http.Response, body []byte, err error) {
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, probeKey{}, nil), askPatience)
+	defer cancel()
+	get := req.Clone(ctx)
+	get.URL.Path, get.URL.RawPath, get.URL.RawQuery = path, "", query
+	get.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+	if resp, err = t.ask(get); err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	if query == "" {
+		body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	}
+	return resp, body, err
+}
+
+// questions are those that the sources of one config ask about its servers, one at a time.
+// Sources that start together share an answer: it serves all that waited for it.
+type questions struct {
+	begun *atomic.Uint64 // counts them
+	turn  chan struct{}  // to ask, and to touch the answers
+}
+
+func newQuestions() questions { return questions{&atomic.Uint64{}, make(chan struct{}, 1)} }
+
+// begin waits for the turn to ask the question of number n, until end is called. Answers to
+// questions above came were asked for after begin was called.
+func (q questions) begin(ctx context.Context) (came, n uint64, end func(), err error) {
+	came = q.begun.Load()
+	select {
+	case q.turn <- struct{}{}:
+		return came, q.begun.Add(1), func() { <-q.turn }, nil
+	case <-ctx.Done():
+		return 0, 0, nil, ctx.Err()
+	}
 }
 
 // measure sends a request. It counts the bytes of the answer if the request is a
