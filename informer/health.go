@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/claimants"
+	"github.com/kubewake/kubewake/internal/objmeta"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -64,9 +65,9 @@ func Ready(db *boltstore.DB, maxAge time.Duration, informers ...cache.SharedInde
 const longFailing = 5 * time.Minute
 
 // Live returns a liveness check, of the same form as [Ready]. It fails if a restart may
-// help. That is so if the file is closed, if it was moved away or replaced, so that no
-// other program finds it, or if no commit has succeeded for five minutes. A server that
-// cannot be reached does not matter.
+// help: if the file is closed, or no commit has succeeded for five minutes. It also fails
+// if the file was moved away or replaced, since no other program finds it then. A server
+// that cannot be reached does not matter.
 func Live(db *boltstore.DB) func(*http.Request) error {
 	return func(*http.Request) error {
 		return dead(db.Path(), db.Stats(), db.Err(), db.AtPath())
@@ -89,7 +90,7 @@ func dead(path string, st boltstore.Stats, err, moved error) error {
 
 // notReady says why a source is not ready.
 func notReady(user any, maxAge time.Duration) error {
-	if v := reflect.ValueOf(user); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if objmeta.IsNil(user) {
 		return errors.New("an informer that must be there is nil: make it before the check")
 	}
 	name := fmt.Sprintf("%T", user)

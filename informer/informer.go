@@ -233,7 +233,7 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 		ctx, end = untilClosed(ctx, inf.moved())
 		defer end()
 	}
-	ctrl, ok := inf.start(ctx)
+	ctrl, ok := inf.start()
 	if !ok {
 		klog.FromContext(ctx).Info("Warning: the informer has started, run more than once is not allowed", "source", inf.store.Source().String())
 		return
@@ -284,7 +284,7 @@ func untilClosed(ctx context.Context, ch <-chan struct{}) (context.Context, cont
 	return ctx, cancel
 }
 
-func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
+func (inf *Informer) start() (cache.Controller, bool) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
 	if inf.started {

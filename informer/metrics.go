@@ -61,9 +61,6 @@ func (m *publisher) length(n int) {
 
 // processed notes that popped items have been handed out.
 func (m *publisher) processed(took time.Duration, version string) {
-	if m == nil {
-		return
-	}
 	if m.latency != nil {
 		m.latency.Observe(took.Seconds())
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/objmeta"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -168,7 +169,7 @@ func (l *lease) ends() bool {
 // exampleOf returns an empty object of the example's type, since a cache's caller may
 // write into the object that it asked with. A nil example stays, to be refused.
 func exampleOf(obj runtime.Object) runtime.Object {
-	if isNil(obj) {
+	if objmeta.IsNil(obj) {
 		return obj
 	}
 	switch o := obj.(type) {
@@ -191,13 +192,8 @@ func exampleOf(obj runtime.Object) runtime.Object {
 	return e
 }
 
-func isNil(obj runtime.Object) bool {
-	v := reflect.ValueOf(obj)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
 func typeName(obj runtime.Object) string {
-	if isNil(obj) {
+	if objmeta.IsNil(obj) {
 		return fmt.Sprintf("%T", obj)
 	}
 	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk.Kind != "" {
