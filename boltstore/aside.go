@@ -1,154 +1,59 @@
 package boltstore
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/binary"
-	"fmt"
+	"errors"
+	"os"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
-	"github.com/kubewake/kubewake/internal/listing"
 
-	bolt "go.etcd.io/bbolt"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
-// SetAside moves the source's contents out of the way, to /aside/<unix ns>/<id>,
-// because they belong to another cluster. The source is then as if never listed. No
-// deletes are journaled. Durable handlers must start over.
-func (s *Claimed) SetAside() error {
-	var m *sourceMeta
-	err := s.wrote(s.db.h.update(func(tx *bolt.Tx) error {
-		if err := s.errReleased(); err != nil {
-			return err
+// Reasons that [Aside] gives.
+const (
+	AsideDamaged = "damaged"           // the new file has what could be saved
+	AsideForeign = "another program's" // nothing was saved
+	AsideFormat  = "another format"    // a newer kubewake wrote it; nothing was saved
+)
+
+// Aside is a file that could not be used and was set aside.
+type Aside struct {
+	Path   string    `json:"path"`
+	Bytes  int64     `json:"bytes"`
+	Time   time.Time `json:"time"` // last written
+	Reason string    `json:"reason"`
+}
+
+// Aside returns the files that this process or an earlier one has set aside and that
+// are still there, the newest first.
+func (db *DB) Aside() (all []Aside) {
+	for _, name := range db.beside.Aside() {
+		if st, err := os.Lstat(name); err == nil {
+			all = append(all, Aside{name, st.Size(), st.ModTime(), asideReason(name)})
 		}
-		old := s.metaNow()
-		src, err := s.bucket(tx)
-		if err != nil {
-			return err
-		}
-		next, _ := src.nextDict(old)
-		// Seqs go on, so that no handler position comes to mean another entry.
-		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind, Scope: old.Scope, Names: old.Names, Categories: old.Categories, Columns: old.Columns,
-			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NamesLost: old.NamesLost, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq, Former: old.newest()}).clone()
-		m.claimedNow(s.db.device)
-		s.indexing().complete(m, s.indexing().indexSet().fns) // of no objects
-		src, err = s.db.h.moveAsideKeeping(tx, s.id, m, s.db.collecting().asideTime())
-		if err != nil {
-			return err
-		}
-		if err := src.beginDicts(next); err != nil {
-			return err
-		}
-		return src.putMeta(m)
-	}, func() { s.stands.Store(false); s.setMeta(m); s.packs.Forget(); s.repaired() }))
+	}
+	return all
+}
+
+// asideReason judges by the file's header and top buckets only.
+func asideReason(path string) string {
+	h, ok := headerOf(path)
+	if ok && h.Format > formatVersion {
+		return AsideFormat
+	}
+	f, done, err := pages.Open(path)
 	if err != nil {
-		return fmt.Errorf("boltstore: set %s aside: %w", s.source, err)
-	}
-	return nil
-}
-
-// SetServer notes which server has answered.
-func (s *Claimed) SetServer(by listing.Server) error {
-	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
-		m.answeredBy(by)
-		return nil
-	})
-}
-
-func (m *sourceMeta) answeredBy(by listing.Server) {
-	if by.Other {
-		m.Server, m.ClusterUID, m.FlowSchemaUID, m.ServerCA = "", "", "", ""
-	}
-	m.Server = cmp.Or(by.Address, m.Server)
-	m.ClusterUID = cmp.Or(by.ClusterUID, m.ClusterUID)
-	m.FlowSchemaUID = cmp.Or(by.FlowSchemaUID, m.FlowSchemaUID)
-	m.ServerCA = cmp.Or(by.CA, m.ServerCA)
-}
-
-func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {
-	sources := tx.Bucket(layout.BucketSources)
-	name, err := layout.SourceName(h.seal, id)
-	if err != nil {
-		return err
-	}
-	if sources == nil || sources.Bucket(name) == nil {
-		return fmt.Errorf("%w: %s", ErrNoSource, id)
-	}
-	aside, err := layout.Create(tx, layout.BucketAside)
-	if err != nil {
-		return err
-	}
-	at := uint64(now.UnixNano())
-	for b := aside.Bucket(layout.U64(at)); b != nil && b.Bucket(name) != nil; b = aside.Bucket(layout.U64(at)) {
-		at++ // the clock has stood, or was set back
-	}
-	to, err := layout.Create(aside, layout.U64(at))
-	if err != nil {
-		return err
-	}
-	return sources.MoveBucket(name, to)
-}
-
-// undated is added to the time of contents that are set aside while nothing shows that
-// the clock is right. Real times do not reach it before 2116.
-const undated = 1 << 62
-
-// asideTime is the time under which contents are set aside now.
-func (db collecting) asideTime() time.Time {
-	now := db.opts.Clock.Now()
-	if db.device.right() {
-		return now
-	}
-	return time.Unix(0, now.UnixNano()&(undated-1)|undated)
-}
-
-// dateAside gives undated contents the present time. The clock must be right now.
-func (db collecting) dateAside() error {
-	last := func(tx *bolt.Tx) []byte {
-		aside := tx.Bucket(layout.BucketAside)
-		if aside == nil {
-			return nil
+		if errors.Is(err, ErrForeign) {
+			return AsideForeign
 		}
-		k, _ := aside.Cursor().Last()
-		if len(k) != 8 || binary.BigEndian.Uint64(k) < undated {
-			return nil
-		}
-		return bytes.Clone(k)
+		return AsideDamaged
 	}
-	var k []byte
-	err := db.h.view(func(tx *bolt.Tx) error { k = last(tx); return nil })
-	if err != nil || k == nil {
-		return err
+	defer done()
+	ours := ok
+	err = f.Each(f.Top(), func(k, _ []byte, _ *pages.Bucket) { ours = ours || string(k) == string(layout.BucketFile) })
+	if err == nil && !ours {
+		return AsideForeign
 	}
-	return db.h.update(func(tx *bolt.Tx) error {
-		aside, now := tx.Bucket(layout.BucketAside), uint64(db.opts.Clock.Now().UnixNano())
-		for k := last(tx); k != nil; k = last(tx) {
-			for aside.Bucket(layout.U64(now)) != nil {
-				now++
-			}
-			to, err := aside.CreateBucket(layout.U64(now))
-			if err != nil {
-				return err
-			}
-			from := aside.Bucket(k)
-			var names [][]byte
-			if err := from.ForEachBucket(func(name []byte) error { names = append(names, bytes.Clone(name)); return nil }); err != nil {
-				return err
-			}
-			for _, name := range names {
-				if err := from.MoveBucket(name, to); err != nil {
-					return err
-				}
-			}
-			if err := layout.Drop(aside, k); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, nil)
+	return AsideDamaged
 }
-
-// Epoch counts how often the contents were set aside. Objects of different epochs have
-// nothing to do with one another.
-func (s *Claimed) Epoch() uint64 { return s.metaNow().Epoch }

@@ -219,6 +219,15 @@ func (db replacing) exchangeNames(name, path string, was os.FileInfo) error {
 	return nil
 }
 
+// inherit gives the file name the mode and owner of db's file, whose place it will take.
+func (db replacing) inherit(name string) error {
+	st, err := db.h.now.Load().f.Stat()
+	if err != nil {
+		return err
+	}
+	return osfile.Like(name, st)
+}
+
 // taking notes the file that is about to take the open one's place, nil if it did not.
 func (p *pathWatch) taking(is os.FileInfo) {
 	p.mu.Lock()

@@ -2,21 +2,6 @@ package boltstore
 
 import "bytes"
 
-// NoteCountless notes whether the server counts objects that its lists leave out. Numbers
-// of objects then show nothing.
-func (s *Claimed) NoteCountless(countless bool) error {
-	if s.Countless() == countless {
-		return nil
-	}
-	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
-		m.Countless = countless
-		return nil
-	})
-}
-
-// Countless returns the last argument of NoteCountless, in this life or an earlier one.
-func (s *Claimed) Countless() bool { return s.metaNow().Countless }
-
 // ServerObjects is how many objects the server has shown, own writes left aside.
 func (s *Claimed) ServerObjects() (n uint64, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {

@@ -56,11 +56,6 @@ func (m *sourceMeta) doubtIndices() {
 	}
 }
 
-// server is the server that answered last, as far as meta knows.
-func (m *sourceMeta) server() listing.Server {
-	return listing.Server{Address: m.Server, ClusterUID: m.ClusterUID, FlowSchemaUID: m.FlowSchemaUID, CA: m.ServerCA}
-}
-
 // noteServer notes in m which server has answered the list. SetServer's notes since the
 // list began are newer than the options, and the pages are newer still.
 func (r *Relist) noteServer(m *sourceMeta) {

@@ -57,11 +57,3 @@ func (s *Claimed) Knows(c *Change) (yes bool, err error) {
 // ByMetadata says whether metadata is enough to recognise an object of a list. It is
 // not with a key function of the program's own.
 func (s *Claimed) ByMetadata() bool { return s.metaKeys }
-
-// NoteMetadataSize notes how many bytes the metadata of an object takes in a list. The
-// next commit or Release writes it; it causes no commit of its own.
-func (s *Claimed) NoteMetadataSize(bytes uint64) { s.metadataSize.Store(bytes) }
-
-// MetadataSize returns the last argument of NoteMetadataSize, in this life or an earlier
-// one, 0 if there was none.
-func (s *Claimed) MetadataSize() uint64 { return s.metadataSize.Load() }

@@ -138,6 +138,12 @@ func (s *Claimed) Damaged() <-chan struct{} {
 	return s.brokenCh
 }
 
+// Reasons that [Store.Outdated] gives. A relist replaces the objects.
+const (
+	OutdatedType      = "the objects' Go type has changed"
+	OutdatedTransform = "the transform has changed"
+)
+
 // Outdated says why the source must be listed before its objects are served: their Go
 // type or the transform has changed. "" means that it need not be listed.
 // Claim.ServeOutdated serves the objects until then. A source that a program fills itself

@@ -1,0 +1,123 @@
+package boltstore
+
+import (
+	"cmp"
+
+	"github.com/kubewake/kubewake/internal/listing"
+)
+
+// This file has what package reflector learns about a source's server and notes for the
+// next life: which server it is, whether its versions move, whether it was restored, how
+// it counts, and in which form it serves the objects.
+
+// SetServer notes which server has answered.
+func (s *Claimed) SetServer(by listing.Server) error {
+	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
+		m.answeredBy(by)
+		return nil
+	})
+}
+
+func (m *sourceMeta) answeredBy(by listing.Server) {
+	if by.Other {
+		m.Server, m.ClusterUID, m.FlowSchemaUID, m.ServerCA = "", "", "", ""
+	}
+	m.Server = cmp.Or(by.Address, m.Server)
+	m.ClusterUID = cmp.Or(by.ClusterUID, m.ClusterUID)
+	m.FlowSchemaUID = cmp.Or(by.FlowSchemaUID, m.FlowSchemaUID)
+	m.ServerCA = cmp.Or(by.CA, m.ServerCA)
+}
+
+// server is the server that answered last, as far as meta knows.
+func (m *sourceMeta) server() listing.Server {
+	return listing.Server{Address: m.Server, ClusterUID: m.ClusterUID, FlowSchemaUID: m.FlowSchemaUID, CA: m.ServerCA}
+}
+
+// A server may state the file's own version as its current one. Then nothing has
+// changed, provided that its versions move with each change. Some servers' versions
+// never move, such as those of constant objects. Others do not move with every change.
+
+// Moves says whether the source's versions are known to move with each change. rv is the
+// server's current version, as it states it. They move if rv, or the version of a list
+// before the last one, differs from the last list's. They do not if Stands.
+func (s *Claimed) Moves(rv string) bool {
+	m := s.metaNow()
+	return !s.Stands() && (m.Moved || m.Listed != "" && m.Listed != rv)
+}
+
+// Listed is the version of the last list, "" without one.
+func (s *Claimed) Listed() string { return s.metaNow().Listed }
+
+// Stands says whether the server has ever changed something without moving the source's
+// version. Then an unchanged version does not show that nothing was missed. Examples are
+// an object without a version, a delete with no newer version, and other content under
+// the same version.
+func (s *Claimed) Stands() bool { return s.stands.Load() || s.metaNow().Stands }
+
+// NoteStands makes Stands true. The next commit writes it.
+func (s *Claimed) NoteStands() { s.stands.Store(true) }
+
+// NewestPage is the version of the last list's last page if that is later than the first
+// page's, otherwise "". The file then has objects that are newer than its resume point.
+func (s *Claimed) NewestPage() string { return s.metaNow().NewestPage }
+
+// listedAt notes in m what a list at rv shows about how versions move.
+func (r *Relist) listedAt(m *sourceMeta, rv string) {
+	was := r.s.metaNow()
+	differs := r.Deleted > 0 || r.Changed > 0 && !r.content
+	repaired := r.all || r.first || r.o.NewTimeline || was.Own.Count > 0 || was.Noted != (noted{}) || r.s.Err() != nil
+	m.Stands = was.Stands || r.s.stands.Load() || r.unversioned || differs && rv == was.ResourceVersion && rv != "" && !repaired
+	m.Moved = was.Moved || was.Listed != "" && rv != "" && was.Listed != rv
+	m.Listed = rv
+}
+
+// NoteRestored notes that the server was restored to an earlier state, so that the
+// objects are of an earlier timeline. Later the server's version may have overtaken
+// theirs, so the note stays in the file until a list of the new timeline is committed.
+// The pages of an interrupted first list are removed at once. No relist may be under way.
+func (s *Claimed) NoteRestored() error {
+	if err := s.DropProgress(); err != nil {
+		return err
+	}
+	if m := s.metaNow(); m.Restored || m.Generation == 0 {
+		return nil
+	}
+	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
+		m.Restored = true
+		return nil
+	})
+}
+
+// Restored says whether NoteRestored was called, in this life or an earlier one, and no
+// list of the new timeline was committed since.
+func (s *Claimed) Restored() bool { return s.metaNow().Restored }
+
+// NoteCountless notes whether the server counts objects that its lists leave out. Numbers
+// of objects then show nothing.
+func (s *Claimed) NoteCountless(countless bool) error {
+	if s.Countless() == countless {
+		return nil
+	}
+	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
+		m.Countless = countless
+		return nil
+	})
+}
+
+// Countless returns the last argument of NoteCountless, in this life or an earlier one.
+func (s *Claimed) Countless() bool { return s.metaNow().Countless }
+
+// DoubtForm says whether the server may serve the objects in another form than at the
+// last relist. The next commit or Release writes it; it causes no commit of its own.
+func (s *Claimed) DoubtForm(doubted bool) { s.formDoubted.Store(doubted) }
+
+// FormDoubted returns the last argument of DoubtForm, in this life or an earlier one.
+func (s *Claimed) FormDoubted() bool { return s.formDoubted.Load() }
+
+// NoteMetadataSize notes how many bytes the metadata of an object takes in a list. The
+// next commit or Release writes it; it causes no commit of its own.
+func (s *Claimed) NoteMetadataSize(bytes uint64) { s.metadataSize.Store(bytes) }
+
+// MetadataSize returns the last argument of NoteMetadataSize, in this life or an earlier
+// one, 0 if there was none.
+func (s *Claimed) MetadataSize() uint64 { return s.metadataSize.Load() }
