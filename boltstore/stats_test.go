@@ -9,19 +9,11 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/internal/waittest"
 )
 
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	for tick := time.NewTicker(time.Millisecond); !cond(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("timed out: %s", what)
-		}
-	}
-}
+var eventually = waittest.Eventually
 
 // TestStats: a DB counts its transactions, the changes in them and the bytes written, and
 // reports them even after Close.

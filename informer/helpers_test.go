@@ -28,9 +28,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/filetest"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	"github.com/kubewake/kubewake/internal/tuning"
+	"github.com/kubewake/kubewake/internal/waittest"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -57,17 +59,7 @@ func difference(want []kubesim.Object, got []any) string {
 	return ""
 }
 
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	for tick := time.NewTicker(2 * time.Millisecond); !cond(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("timed out: %s", what)
-		}
-	}
-}
+var eventually = waittest.Eventually
 
 func listWatch(cfg *rest.Config) cache.ListerWatcher {
 	return cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "", fields.Everything())
@@ -115,22 +107,7 @@ func handlersOf(t *testing.T, path string) []boltstore.HandlerState {
 	return states[0].Handlers
 }
 
-// inSource changes the contents of a file's first source, and nothing else.
-func inSource(t *testing.T, path string, fn func(src *bolt.Bucket) error) {
-	t.Helper()
-	db, err := bolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		sources := tx.Bucket([]byte("sources"))
-		id, _ := sources.Cursor().First()
-		return fn(sources.Bucket(id))
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
+var inSource = filetest.InSource
 
 // TestMain sets process-wide values before any goroutine reads them.
 func TestMain(m *testing.M) {

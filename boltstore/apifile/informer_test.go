@@ -26,6 +26,7 @@ import (
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/internal/filetest"
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/waittest"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -101,20 +102,7 @@ func contentOf(t *testing.T, sim *kubesim.Server) string {
 	return content(objs)
 }
 
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatal(what)
-		}
-	}
-}
+var eventually = waittest.Eventually
 
 // TestStockInformer: client-go's own informers over the file end equal to the server,
 // through events, restarts of the server that the file answers with a list, restores, and

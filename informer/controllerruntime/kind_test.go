@@ -21,6 +21,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/waittest"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -120,14 +121,7 @@ func (l *story) String() string {
 	return strings.Join(l.said, " ")
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) { // between two looks: a condition gives no signal
-		if time.Now().After(end) {
-			t.Fatal("not within a minute: " + what)
-		}
-	}
-}
+var eventually = waittest.Eventually
 
 // TestReset: if the file has lost what the work had been told, the program gets a Reset
 // before it is told every object, until it has noted it. Objects without any trace are

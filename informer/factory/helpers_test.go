@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,7 +16,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/filetest"
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/waittest"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -48,17 +49,7 @@ func client(sim *kubesim.Server) kubernetes.Interface {
 }
 
 func open(t *testing.T, path string) *boltstore.DB {
-	t.Helper()
-	db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.DurabilityProcess})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
+	return filetest.OpenAt(t, path, boltstore.Options{Durability: boltstore.DurabilityProcess})
 }
 
 func temporary(t *testing.T) *boltstore.DB { return open(t, filepath.Join(t.TempDir(), "test.db")) }
@@ -130,17 +121,7 @@ func (c *calls) sorted() []string {
 	return slices.Sorted(slices.Values(c.told))
 }
 
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	for tick := time.NewTicker(2 * time.Millisecond); !cond(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("timed out: %s", what)
-		}
-	}
-}
+var eventually = waittest.Eventually
 
 // names are the names of objects, sorted.
 func names[T metav1.Object](objects []T) (all []string) {

@@ -2,11 +2,13 @@
 package filetest
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
@@ -16,7 +18,13 @@ import (
 // Open opens a new file, which is closed when the test ends.
 func Open(t testing.TB, o boltstore.Options) *boltstore.DB {
 	t.Helper()
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), o)
+	return OpenAt(t, filepath.Join(t.TempDir(), "test.db"), o)
+}
+
+// OpenAt opens the file at path, which is closed when the test ends.
+func OpenAt(t testing.TB, path string, o boltstore.Options) *boltstore.DB {
+	t.Helper()
+	db, err := boltstore.Open(path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +34,24 @@ func Open(t testing.TB, o boltstore.Options) *boltstore.DB {
 		}
 	})
 	return db
+}
+
+// InSource changes the buckets of the first source in the file at path, which no program
+// has open.
+func InSource(t testing.TB, path string, fn func(src *bolt.Bucket) error) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		sources := tx.Bucket([]byte("sources"))
+		id, _ := sources.Cursor().First()
+		return fn(sources.Bucket(id))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Source is all objects of a resource of the core group, version v1.

@@ -2,7 +2,6 @@ package kubesim
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubewake/kubewake/internal/kubeapi"
+	"github.com/kubewake/kubewake/internal/waittest"
 )
 
 const (
@@ -177,21 +177,7 @@ func (l *lines) want(events ...string) {
 	}
 }
 
-// eventually waits until cond holds.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within the deadline: %s", what)
-		case <-tick.C:
-		}
-	}
-}
+var eventually = waittest.Eventually
 
 // statusOf returns an API error's status, or fails the test.
 func statusOf(t testing.TB, err error) metav1.Status {

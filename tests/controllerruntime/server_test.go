@@ -6,11 +6,11 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/kubewake/kubewake/internal/waittest"
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
@@ -58,16 +58,4 @@ func server(t *testing.T) *apiserver.Server {
 	return shared.server
 }
 
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("timed out: %s", what)
-		}
-	}
-}
+var eventually = waittest.Eventually

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +18,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
 	"github.com/kubewake/kubewake/informer/internal/backlog"
+	"github.com/kubewake/kubewake/internal/filetest"
 	"github.com/kubewake/kubewake/internal/tuning"
+	"github.com/kubewake/kubewake/internal/waittest"
 )
 
 var errUnwilling = errors.New("unwilling")
@@ -262,35 +263,10 @@ func (s *standing) swap(cursor uint64, settled map[string]uint64) (uint64, map[s
 	return cursor, settled
 }
 
-// inSource changes the source's buckets while no program has the file open.
-func inSource(t *testing.T, path string, fn func(src *bolt.Bucket) error) {
-	t.Helper()
-	db, err := bolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		sources := tx.Bucket([]byte("sources"))
-		id, _ := sources.Cursor().First()
-		return fn(sources.Bucket(id))
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
+var inSource = filetest.InSource
 
 func cm(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 }
 
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	for tick := time.NewTicker(2 * time.Millisecond); !cond(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("timed out: %s", what)
-		}
-	}
-}
+var eventually = waittest.Eventually

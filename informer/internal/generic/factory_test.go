@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,8 +28,10 @@ import (
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/informer/dynamicinformer"
 	"github.com/kubewake/kubewake/informer/metadatainformer"
+	"github.com/kubewake/kubewake/internal/filetest"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/internal/leaktest"
+	"github.com/kubewake/kubewake/internal/waittest"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -105,17 +106,7 @@ func config(sim *kubesim.Server) *rest.Config {
 }
 
 func open(t *testing.T, path string) *boltstore.DB {
-	t.Helper()
-	db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.DurabilityProcess})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
+	return filetest.OpenAt(t, path, boltstore.Options{Durability: boltstore.DurabilityProcess})
 }
 
 func temporary(t *testing.T) *boltstore.DB { return open(t, filepath.Join(t.TempDir(), "test.db")) }
@@ -154,17 +145,7 @@ func shown(obj any) string {
 	return fmt.Sprintf("%T %v %s/%s", obj, obj.(runtime.Object).GetObjectKind().GroupVersionKind(), m.GetNamespace(), m.GetName())
 }
 
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	for tick := time.NewTicker(2 * time.Millisecond); !cond(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("timed out: %s", what)
-		}
-	}
-}
+var eventually = waittest.Eventually
 
 // both runs a program over client-go's factory and over ours, and compares the output.
 func both(t *testing.T, sim *kubesim.Server, f filter, program func(t *testing.T, f factory, say func(string, ...any))) {
