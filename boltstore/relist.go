@@ -68,7 +68,8 @@ type Relist struct {
 	met   atomic.Pointer[error] // damage that was met since
 	by    listing.Server
 	known listing.Server // the server that had answered when the relist began
-	// content: equal versions need not mean equal content.
+	// content: equal versions need not mean equal content, so that is compared.
+	// BeginRelist says when.
 	content bool
 
 	file  uint64 // DB.replaced when the relist began

@@ -33,9 +33,9 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64) (lacking []list
 	return lacking, only, nil
 }
 
-// Knows says whether the file has, at the change's key, the object that the change is about,
-// or the one before it and a note that it could not be stored. Where there is only a note,
-// a transform may have given the object another key before.
+// Knows says whether the file has, at the change's key, the object that the change is
+// about. An earlier object with a note that a later one could not be stored counts, too.
+// Where there is only a note, a transform may have given the object another key before.
 func (s *Claimed) Knows(c *Change) (yes bool, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		g, k := src.gen(m.Generation), index.AppendKey(nil, c.key)

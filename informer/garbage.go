@@ -72,10 +72,10 @@ func (inf *Informer) resting(ctx context.Context) {
 // collecting lets one informer of the process at a time collect garbage.
 var collecting sync.Mutex
 
-// collect collects garbage, and says whether it has. It does not if another informer or
-// the program has done so since the given number of cycles, if the heap is large, or if
-// the program has switched the collector off. Cycles that Go begins by itself do not
-// count: they may be older than the last garbage.
+// collect collects garbage, and says whether it has. It does not in a large heap, or if the
+// program has switched the collector off. It also does not if another informer or the
+// program has done so since the given number of cycles. Cycles that Go begins by itself do
+// not count: they may be older than the last garbage.
 func collect(since uint64) bool {
 	collecting.Lock()
 	defer collecting.Unlock()

@@ -90,10 +90,10 @@ func (w *waiters) want() bool {
 }
 
 // WaitForFresh returns nil once the server has confirmed the cache no longer than maxAge
-// ago, in this life or an earlier one, and all of it can be read and has been handed to the
-// informer. An event confirms as of when it came. With a maxAge of 0 or less only the answer
-// to a question sent after the call counts. So everything that happened before the call can
-// be read, however slow the link.
+// ago, in this life or an earlier one. All of it can then be read, and has been handed to
+// the informer. An event confirms as of when it came. With a maxAge of 0 or less only the
+// answer to a question sent after the call counts. So everything that happened before the
+// call can be read, however slow the link.
 //
 // If necessary, the server is asked. That takes a question and a short watch, some two
 // seconds if other types change. If the server sends no bookmarks, as kube-apiserver for

@@ -31,9 +31,9 @@ type Options struct {
 	// WarnAfter is the age of data from which answers have a Warning header. 0 means five
 	// minutes, below 0 never.
 	WarnAfter time.Duration
-	// Fresh is how long a get or list without a version, or a watch in place of one
-	// (sendInitialEvents), waits for the server to confirm the data, if an informer of
-	// this process keeps it up to date. If the confirmation does not come, a Warning
+	// Fresh is how long a get or list without a version waits for the server to confirm
+	// the data, if an informer of this process keeps it up to date. A watch in place of a
+	// list (sendInitialEvents) waits, too. If the confirmation does not come, a Warning
 	// header says so. 0 does not wait.
 	Fresh time.Duration
 	// Otherwise answers requests for objects that the file does not have: types and

@@ -34,17 +34,17 @@ func NewTTLStore(s *boltstore.Claimed, ttl time.Duration) (cache.Store, error) {
 // restarts, sleep and reboots, however the wall clock was set. Across a reboot, the wall
 // clock must have been known to be right when the entry was stored, and must be now; see
 // boltstore.Options.TrustClock. Otherwise the time is zero, and a cache.TTLPolicy counts
-// the entry as expired. As long as its age may become known, such an entry is hidden but
-// not removed, for example on a device that has just started and whose clock is not
-// synchronised yet.
+// the entry as expired. The age may still become known, for example on a device that has
+// just started and whose clock is not synchronised yet. Until then such an entry is hidden
+// but not removed.
 //
 // # Errors
 //
 // Writes return the errors of [boltstore.Claimed], and reads ErrClosed. An entry that
-// damage has taken counts as expired: the log names it, and Add stores it again. If a
-// part of the source is damaged when the store is opened, or the Go type of the entries
-// has changed, the file's entries are set aside, and the store begins empty. The source
-// of an informer is an error, since its first list would remove the entries.
+// damage has taken counts as expired: the log names it, and Add stores it again. A store
+// that is opened with a damaged source, or with another Go type of the entries, begins
+// empty: the file's entries are set aside. The source of an informer is an error, since its
+// first list would remove the entries.
 //
 // # Differences from client-go
 //

@@ -15,9 +15,9 @@ type unparking struct {
 	to uint64 // the cursor when the walk began
 }
 
-// Parked entries are read from the file when a life begins, when a commit has parked
-// entries that were not taken in yet, and when a key that was moved out of memory must be
-// told again.
+// Parked entries are read from the file when a life begins, and when a commit has parked
+// entries that were not taken in yet. They are also read when a key that was moved out of
+// memory must be told again.
 
 // fillParked takes in a page of parked keys. The cursor first goes to the file's
 // mark: the entries between are parked or acknowledged.
