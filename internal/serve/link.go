@@ -131,6 +131,7 @@ func (l *Link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // rewrite makes the request for the server. It has the caller's own credentials, or none
 // yet.
 func (l *Link) rewrite(p *httputil.ProxyRequest) {
+	p.Out.URL.RawQuery = p.In.URL.RawQuery // the proxy drops what does not parse, but a service may understand it
 	p.SetURL(l.to)
 	c := callerOf(p.In)
 	h := p.Out.Header

@@ -297,6 +297,30 @@ func TestDiscoveryUnion(t *testing.T) {
 	}
 }
 
+// TestQueriesThatDoNotParse: what a service gets through the server's proxy is what the client
+// has sent, in path and query.
+func TestQueriesThatDoNotParse(t *testing.T) {
+	asked := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.RequestURI }))
+	defer server.Close()
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{})})
+	for _, uri := range []string{
+		"/api/v1/namespaces/a/services/s:80/proxy/a%2Fb//c/d?x=%2F;y=1", "/api/v1/namespaces/a/services/s:80/proxy/?q=%zz&b=1&a", "/api/v1/pods?",
+	} {
+		conn, err := net.Dial("unix", filepath.Join(s.dir, "s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "GET "+uri+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-asked; got != uri {
+			t.Errorf("%s was sent, not %s", got, uri)
+		}
+		_ = conn.Close() // it was read
+	}
+}
+
 // TestUnchangedDiscovery: a client that has the document of all groups does not get it again,
 // also offline, when it is another one.
 func TestUnchangedDiscovery(t *testing.T) {
