@@ -82,8 +82,16 @@ func newFixture(t *testing.T, n int) *fixture {
 	return f
 }
 
-// bubble runs a test in a synctest bubble, where all clocks are the bubble's.
+// bubble runs a test in a synctest bubble, where all clocks are the bubble's. The client
+// speaks HTTP/2, as kube-apiserver's clients do.
 func bubble(t *testing.T, n int, so kubesim.Options, o Options, test func(f *fixture)) {
+	t.Helper()
+	so.HTTP2 = true
+	bubbleOver(t, n, so, o, test)
+}
+
+// bubbleOver is bubble over HTTP/1.1, unless so has HTTP2.
+func bubbleOver(t *testing.T, n int, so kubesim.Options, o Options, test func(f *fixture)) {
 	t.Helper()
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -33,6 +33,7 @@ type rawPage struct {
 	of      boltstore.Source
 	compare wire.Compare // nil: nothing is left out
 	sent    atomic.Int64 // bytes of answers as they came; 0 if they cannot be seen
+	shown   chan string  // the continue token of the first answer, before all of it has come
 
 	mu       sync.Mutex
 	metadata *metadataFirst // nil: whole objects are asked for
@@ -40,6 +41,7 @@ type rawPage struct {
 	kept     []listing.Object // the objects that were left out
 	held     int64            // most memory that the answer took, see wire.Sifted
 	err      error            // why nothing could be left out, unless it is the link
+	by       *listing.Server  // that sent the answer, nil before it has begun
 }
 
 type rawKey struct{}
@@ -50,7 +52,7 @@ func (l *lister) raw() *rawPage {
 	if l.s.o.Compare == CompareDecoded || l.s.facts.notRaw {
 		return nil
 	}
-	p := &rawPage{of: l.s.store.Source()}
+	p := &rawPage{of: l.s.store.Source(), shown: make(chan string, 1)}
 	if l.relist.ByMetadata() {
 		p.compare, p.metadata = l.relist.Compare, l.metadata()
 	}
@@ -63,6 +65,27 @@ func (p *rawPage) in(ctx context.Context) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, rawKey{}, p)
+}
+
+// cameFrom notes which server has sent the answer.
+func (p *rawPage) cameFrom(by listing.Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.by = &by
+}
+
+// server is the one that has sent the answer. If that cannot be seen, it is the one that
+// last answered any request.
+func (p *rawPage) server(last func() listing.Server) listing.Server {
+	if p == nil {
+		return last()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.by == nil {
+		return last()
+	}
+	return *p.by
 }
 
 // result returns the objects left out of the one answer to the page's request.
@@ -91,11 +114,10 @@ func (p *rawPage) weight(size int64) int64 {
 	return p.held
 }
 
-// pageOf returns the page whose request this is, nil if its answer is not to be
-// sifted.
+// pageOf returns the page whose request this is, nil if there is none.
 func pageOf(req *http.Request) *rawPage {
 	p, _ := req.Context().Value(rawKey{}).(*rawPage)
-	if p == nil || p.compare == nil || req.Method != http.MethodGet {
+	if p == nil || req.Method != http.MethodGet {
 		return nil
 	}
 	src, err := sourceOf(req.URL)
@@ -103,6 +125,15 @@ func pageOf(req *http.Request) *rawPage {
 		return nil
 	}
 	return p
+}
+
+// read has the answer to the page's request sifted as it is read, or only its head read.
+func (p *rawPage) read(resp *http.Response) {
+	if p.compare != nil {
+		p.filter(resp)
+	} else {
+		p.lookAhead(resp)
+	}
 }
 
 // filter has the answer to the page's request sifted as it is read.

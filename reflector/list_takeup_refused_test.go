@@ -150,6 +150,7 @@ func TestUnknownClusterNotTakenUp(t *testing.T) {
 			allows.Store(allowed)
 			if other {
 				f.recreate(1_000_000)
+				synctest.Wait() // the client learns that its connection has ended
 			}
 			f.sim.ResetRequests()
 			f.list()

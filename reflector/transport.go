@@ -75,7 +75,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			checkSmall(req, resp)
 		}
 		if err == nil && page != nil {
-			page.filter(resp)
+			page.read(resp)
 		}
 		return resp, err
 	}

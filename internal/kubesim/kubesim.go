@@ -99,6 +99,9 @@ type Options struct {
 	// NoFlowSchemas: answers do not name the flow schema of their request, as those of
 	// servers without priority and fairness.
 	NoFlowSchemas bool
+	// HTTP2: clients of RESTConfig send all requests over one connection, as to
+	// kube-apiserver. Without it, they use HTTP/1.1.
+	HTTP2 bool
 	// Logger receives encoding failures. Nil discards them.
 	Logger *slog.Logger
 }
@@ -227,10 +230,25 @@ func (s *Server) RESTConfig() *rest.Config {
 	cfg := &rest.Config{Host: s.URL(), QPS: -1}
 	s.netMu.Lock()
 	defer s.netMu.Unlock()
-	if s.pipes {
-		cfg.Transport = &http.Transport{DialContext: s.dialPipe}
+	if !s.pipes && !s.opts.HTTP2 {
+		return cfg
 	}
+	t := &http.Transport{}
+	if s.pipes {
+		t.DialContext = s.dialPipe
+	}
+	if s.opts.HTTP2 {
+		t.Protocols = http2Only()
+	}
+	cfg.Transport = t
 	return cfg
+}
+
+// http2Only is HTTP/2 without TLS.
+func http2Only() *http.Protocols {
+	p := &http.Protocols{}
+	p.SetUnencryptedHTTP2(true)
+	return p
 }
 
 // Close ends all connections and requests and returns when they have ended.
@@ -271,6 +289,9 @@ func (s *Server) listen(addr string) error {
 		Handler:   s,
 		ConnState: s.trackConn,
 		ErrorLog:  slog.NewLogLogger(slog.NewTextHandler(io.Discard, nil), slog.LevelError),
+	}
+	if s.opts.HTTP2 {
+		srv.Protocols = http2Only()
 	}
 	s.http, s.ln = srv, l
 	s.serving.Go(func() { _ = srv.Serve(l) })

@@ -2,7 +2,9 @@ package kubesim
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"syscall"
@@ -73,8 +75,17 @@ func (s *Server) dialPipe(ctx context.Context, network, addr string) (net.Conn, 
 	}
 }
 
-// pipeConn has its own address, as a socket has.
+// pipeConn has its own address and errors, as a socket has.
 type pipeConn struct{ net.Conn }
+
+// Write fails with ECONNRESET once the other end is closed: clients send the request again.
+func (c *pipeConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = &net.OpError{Op: "write", Net: "pipe", Err: syscall.ECONNRESET}
+	}
+	return n, err
+}
 
 func (c *pipeConn) LocalAddr() net.Addr { return pipeEnd(fmt.Sprintf("pipe %p", c)) }
 
