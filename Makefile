@@ -12,7 +12,7 @@ UNWATCHED := $(patsubst %,-gcflags=%=-race=false,compress/flate hash/... github.
 # collects it less often: the compiler, and below lint.
 SELDOM   := '-toolexec=env GOGC=400'
 # What is built names no folder of this machine: each checkout takes what another has built.
-export GOFLAGS += -trimpath -ldflags=-w $(UNWATCHED) $(SELDOM)
+export GOFLAGS += -trimpath -ldflags=-s $(UNWATCHED) $(SELDOM)
 # The tests compile for this machine's own platform.
 TARGETS  := $(filter-out $(shell go env GOOS)/$(shell go env GOARCH),linux/amd64 linux/arm64 linux/arm darwin/arm64 windows/amd64)
 
