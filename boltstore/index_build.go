@@ -291,17 +291,17 @@ func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, noted map[s
 		return nil, err
 	}
 	changed := map[string]reindexed{}
-	for i, obj := range objs {
-		if obj == nil {
-			continue // damaged; the source is degraded
+	one := func(i int, call func(name string, fn cache.IndexFunc, obj any) ([]string, error)) {
+		if objs[i] == nil {
+			return // damaged; the source is degraded
 		}
 		_, r, err := s.owner.ParseRecord(raws[i].Key, raws[i].Stored)
 		if err != nil {
-			continue
+			return
 		}
 		c := reindexed{crc: r.CRC}
 		for name, fn := range build {
-			values, err := callIndexer(name, fn, obj)
+			values, err := call(name, fn, objs[i])
 			c.done = append(c.done, name)
 			if err != nil {
 				s.unindexed(err, keys[i])
@@ -314,6 +314,16 @@ func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, noted map[s
 		}
 		if k := string(raws[i].Key); len(c.values)+len(c.failed)+len(noted[k]) > 0 {
 			changed[k] = c
+		}
+	}
+	for i := 0; i < len(objs); i++ {
+		whole := apart(func() {
+			for ; i < len(objs); i++ {
+				one(i, callIndexer)
+			}
+		})
+		if !whole {
+			one(i, func(string, cache.IndexFunc, any) ([]string, error) { return nil, errExited })
 		}
 	}
 	return changed, nil

@@ -8,7 +8,7 @@ import (
 )
 
 // TestIndexFunctionThatExits: an index function that ends its goroutine, as t.FailNow
-// does, has failed. It ends neither commits nor the building of other indices.
+// does, has failed, whether it is called for a change, for all objects or once more.
 func TestIndexFunctionThatExits(t *testing.T) {
 	exits := cache.Indexers{"exits": func(any) ([]string, error) { runtime.Goexit(); return nil, nil }}
 	f := newOwnTest(t, Options{})
@@ -29,9 +29,11 @@ func TestIndexFunctionThatExits(t *testing.T) {
 	}
 
 	f.s.indexing().change(func(fns cache.Indexers) { fns["exits"] = exits["exits"] })
-	ended := make(chan struct{})
-	go func() { defer close(ended); f.must(f.s.indexing().buildNow(exits)) }()
-	<-ended
+	f.must(f.s.indexing().buildNow(exits))
+	f.must(f.s.indexing().reindexNoted())
+	if n := f.s.State().Unindexed; n != 2 {
+		t.Fatal(n, " objects are noted")
+	}
 	f.s.indexing().remove(exits)
 	f.must(f.s.AddIndexers(cache.Indexers{"late": indexers["words"]}))
 }

@@ -33,10 +33,30 @@ func (s indexing) indexer(name string) (cache.IndexFunc, error) {
 	return nil, fmt.Errorf("Index with name %s does not exist", name) //nolint:staticcheck // client-go's exact text is relied on
 }
 
-// values computes the index values of a change's object. An index whose function fails
-// or panics has no values; the change notes the failure.
+// values computes the index values of a change's object, in a goroutine of its own. An
+// index whose function fails or panics has no values; the change notes the failure. If one
+// ends its goroutine, all have failed, and the caller's goes on, which may be the
+// committer's or the Reflector's.
 func (s indexing) values(c *Change) {
 	c.values, c.failed, c.failedWhy = nil, nil, ""
+	if len(c.set.fns) == 0 {
+		return
+	}
+	if !apart(func() { s.compute(c) }) {
+		s.noValues(c, errExited)
+	}
+}
+
+// apart runs fn in a goroutine of its own and waits for its end. It says whether fn has
+// returned, and not ended the goroutine.
+func apart(fn func()) (returned bool) {
+	var ended sync.WaitGroup
+	ended.Go(func() { fn(); returned = true })
+	ended.Wait()
+	return returned
+}
+
+func (s indexing) compute(c *Change) {
 	obj, undecoded := s.objectOf(c)
 	for _, name := range slices.Sorted(maps.Keys(c.set.fns)) {
 		var values []string
@@ -53,20 +73,14 @@ func (s indexing) values(c *Change) {
 }
 
 // refresh computes the index values of a change that was prepared before indices were
-// added. An index function that ends its goroutine has failed, and does not end the
-// caller's, which may be the committer's.
+// added.
 func (s indexing) refresh(c *Change) {
 	set := s.indexSet()
 	if c.set == set || c.typ == cache.Deleted || c.unstored != "" {
 		return
 	}
 	c.set = set
-	var ended sync.WaitGroup
-	whole := false
-	ended.Go(func() { s.values(c); whole = true })
-	if ended.Wait(); !whole {
-		s.noValues(c, errExited)
-	}
+	s.values(c)
 }
 
 var errExited = errors.New("an index function has ended its goroutine (runtime.Goexit, t.FailNow)")

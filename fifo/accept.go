@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"k8s.io/client-go/tools/cache"
 
@@ -80,23 +81,39 @@ func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error)
 	return c, err
 }
 
-func (q *Queue) transformed(obj any) (_ any, err error) {
+// transformed calls the transform, never twice at a time, and in a goroutine of its own: a
+// function that ends its goroutine has failed, and does not end the Reflector's.
+func (q *Queue) transformed(obj any) (out any, err error) {
 	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); tombstone || q.transform == nil {
 		return obj, nil
 	}
+	q.transforming.Lock()
+	defer q.transforming.Unlock()
+	given := reflect.TypeOf(obj)
+	err = errExited
+	var ended sync.WaitGroup
+	ended.Go(func() { out, err = q.callTransform(obj) })
+	if ended.Wait(); err != nil {
+		return nil, err
+	}
+	if is := reflect.TypeOf(out); is != given && is != q.store.ObjectType() {
+		return nil, fmt.Errorf("fifo: the transform returned %v, and the file keeps %v: let it return that type; the informer does not sync until then", is, q.store.ObjectType())
+	}
+	return out, nil
+}
+
+var errExited = errors.New("fifo: the transform has ended its goroutine (runtime.Goexit, t.FailNow)")
+
+func (q *Queue) callTransform(obj any) (out any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("fifo: the transform panicked: %v", r)
 		}
 	}()
-	given := reflect.TypeOf(obj)
-	if obj, err = q.transform(obj); err != nil {
+	if out, err = q.transform(obj); err != nil {
 		return nil, fmt.Errorf("fifo: transform: %w", err)
 	}
-	if is := reflect.TypeOf(obj); is != given && is != q.store.ObjectType() {
-		return nil, fmt.Errorf("fifo: the transform returned %v, and the file keeps %v: let it return that type; the informer does not sync until then", is, q.store.ObjectType())
-	}
-	return obj, nil
+	return out, nil
 }
 
 func (q *Queue) fail(err error) {

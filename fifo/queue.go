@@ -27,11 +27,12 @@ const maxBytes = 2 << 20
 // It is one type because one lock guards both its input and its output. Some twenty of
 // its methods are those of client-go's Queue and of boltstore's Producer.
 type Queue struct {
-	store     *boltstore.Claimed
-	transform cache.TransformFunc
-	now       func() time.Time
-	log       klog.Logger
-	wake      func(urgent bool) // wakes the committer
+	store        *boltstore.Claimed
+	transform    cache.TransformFunc
+	transforming sync.Mutex // held during a call
+	now          func() time.Time
+	log          klog.Logger
+	wake         func(urgent bool) // wakes the committer
 
 	// most bounds, in bytes, the changes that wait to be committed. It also bounds the
 	// committed changes that wait to be popped. Both are counted with their decoded

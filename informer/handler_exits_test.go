@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/tuning"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -106,4 +108,44 @@ func TestListFunctionThatExits(t *testing.T) {
 		l.equal()
 		l.end()
 	})
+}
+
+// TestFunctionsThatExit: a transform or index function that ends its goroutine, for an
+// object of a list or of the watch, has failed, and is called again.
+func TestFunctionsThatExit(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.create("b")
+	var transforms, indexes atomic.Int32
+	l := w.live(Options{
+		TransformVersion: "1",
+		Transform: func(obj any) (any, error) {
+			if transforms.Add(1)%2 == 1 {
+				runtime.Goexit()
+			}
+			return obj, nil
+		},
+		Indexers: cache.Indexers{"names": func(obj any) ([]string, error) {
+			if indexes.Add(1)%2 == 1 {
+				runtime.Goexit()
+			}
+			return []string{obj.(*corev1.ConfigMap).Name}, nil
+		}},
+		Reflector: tuned(tuning.Reflector{RetryUnstored: time.Millisecond}),
+	}).run().synced().equal()
+	w.create("c")
+	w.create("d")
+	w.update("a", "1")
+	w.delete("b")
+	l.equal()
+	for _, name := range []string{"a", "c", "d"} {
+		eventually(t, "indexed: "+name, func() bool {
+			objs, err := l.inf.GetIndexer().ByIndex("names", name)
+			return err == nil && len(objs) == 1
+		})
+	}
+	if n, _ := l.inf.queue.Failed(); n == 0 {
+		t.Error("no failure is shown")
+	}
+	l.end()
 }
