@@ -370,6 +370,9 @@ func (a *applier) draft(typ cache.DeltaType, c *Change, next *format.Record, nex
 	d := format.Draft{Type: typ, Time: a.now, Key: c.key, Next: nextRaw, Prev: format.DiffOf(nextRaw, oldRaw),
 		Unpacked: (next == nil || next.Packed == format.NotPacked) && (old == nil || old.Packed == format.NotPacked)}
 	a.drafts = append(a.drafts, d)
+	if a.hidden && oldRaw != nil && a.m.Reformed > 0 {
+		a.m.Reformed = a.m.Seq + uint64(len(a.drafts)) + 1
+	}
 	if a.spill {
 		return
 	}

@@ -101,6 +101,16 @@ func (p *parked) drafts(shown uint64) (ds []numbered) {
 	return ds
 }
 
+// entries returns the drafts as entries.
+func (p *parked) entries(s *Store, shown uint64) (all []*Entry) {
+	for _, d := range p.drafts(shown) {
+		e := newEntry(s, d.seq, d.Draft)
+		e.collapsed = true
+		all = append(all, e)
+	}
+	return all
+}
+
 // acknowledged removes everything that a handler has acknowledged up to a seq, and says
 // whether there was any. The present object stays as a whole, even if only a part of its
 // changes was acknowledged.
@@ -191,11 +201,7 @@ func (p *ParkedPage) add(s *Store, v []byte, shown uint64) error {
 	if err != nil {
 		return fmt.Errorf("parked: %w", err)
 	}
-	var entries []*Entry
-	for _, d := range pk.drafts(shown) {
-		entries = append(entries, newEntry(s, d.seq, d.Draft))
-	}
-	p.Keys, p.Last, p.Entries = append(p.Keys, pk.Key), append(p.Last, pk.Last), append(p.Entries, entries)
+	p.Keys, p.Last, p.Entries = append(p.Keys, pk.Key), append(p.Last, pk.Last), append(p.Entries, pk.entries(s, shown))
 	return nil
 }
 
@@ -237,11 +243,7 @@ func Collapse(entries []*Entry, told uint64) []*Entry {
 		p.Key = e.Key
 		p.fold(e.Seq, e.draft(), told)
 	}
-	var out []*Entry
-	for _, d := range p.drafts(0) {
-		out = append(out, newEntry(entries[0].s, d.seq, d.Draft))
-	}
-	return out
+	return p.entries(entries[0].s, 0)
 }
 
 // handlerStates returns the states of all handlers, with how far behind they are.

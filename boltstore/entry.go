@@ -30,10 +30,11 @@ type Entry struct {
 	// every seq if the entry is Unknown.
 	Born uint64
 
-	s    *Store
-	next []byte
-	prev format.Diff
-	obj  any
+	s         *Store
+	collapsed bool
+	next      []byte
+	prev      format.Diff
+	obj       any
 
 	once    sync.Once
 	prevObj any
@@ -87,13 +88,14 @@ func (e *Entry) Size() int {
 
 // Object is the object after the change. For a delete it is the final state, or a
 // cache.DeletedFinalStateUnknown with the last known state. That state is nil if it
-// cannot be read either. A delete returns an object even with an error.
+// cannot be read either. A delete returns an object even with an error. See also
+// Claimed.TransformAgain.
 func (e *Entry) Object() (any, error) {
 	switch {
 	case e.obj != nil:
 		return e.obj, nil
 	case e.next != nil:
-		obj, err := e.s.reading().decodeRaw(e.Key, e.next)
+		obj, err := e.decode(e.next, e.Type == cache.Deleted || e.Outdated())
 		if err == nil || e.Type != cache.Deleted {
 			return obj, err
 		}
@@ -111,7 +113,7 @@ func (e *Entry) Object() (any, error) {
 func (e *Entry) Previous() (any, error) {
 	e.once.Do(func() {
 		if e.prevObj == nil && e.prev != nil {
-			e.prevObj, e.prevErr = e.s.reading().decodeRaw(e.Key, e.prev.Apply(e.next))
+			e.prevObj, e.prevErr = e.decode(e.prev.Apply(e.next), true)
 		}
 	})
 	return e.prevObj, e.prevErr

@@ -143,6 +143,8 @@ type sourceMeta struct {
 	Dicts           map[uint32]dictUse   `msgpack:"dicts"`
 	TypeHash        string               `msgpack:"typeHash"`
 	Transform       string               `msgpack:"transform"`
+	Formed          uint64               `msgpack:"formed,omitempty"`   // entries below it have objects of another Go type or transform
+	Reformed        uint64               `msgpack:"reformed,omitempty"` // entries below it may have old objects of another
 	Degraded        string               `msgpack:"degraded"`
 	Scope           Scope                `msgpack:"scope,omitempty"` // see Describe
 	Names           []string             `msgpack:"names,omitempty"`

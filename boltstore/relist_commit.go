@@ -139,6 +139,12 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		if r.Compared() {
 			m.readNow(r.s.db.device)
 		}
+		switch live := r.s.metaNow(); {
+		case r.all && !r.first:
+			m.Formed, m.Reformed = live.Seq+1, m.Seq+1
+		case m.Reformed > 0 && live.Noted.unstored() > 0: // notes have objects of another form
+			m.Reformed = m.Seq + 1
+		}
 		m.TypeHash, m.Transform = r.s.type_, r.s.transformVersion()
 		r.s.setKind(m)
 		if r.o.NewTimeline {

@@ -107,7 +107,7 @@ func (s *Store) settleMemory() {
 	s.memory.last = nil
 	s.mu.RLock()
 	m := s.meta
-	hidden := m == nil || s.broken != nil || s.released || !s.lenient && s.outdated(m) != ""
+	hidden := m == nil || s.broken != nil || s.released || s.hides(m)
 	s.mu.RUnlock()
 	if hidden || s.memory.now.Load() != nil || !s.memory.wanted.Load() {
 		return

@@ -38,6 +38,7 @@ type Store struct {
 	viewed   bool                    // made by View: not claimed, only for reading
 	faithful bool                    // the view decodes in the same way as the program that wrote the records
 	lenient  bool                    // outdated objects are served
+	again    func(any) (any, error)  // see TransformAgain
 	type_    string                  // structure hash of the Go type
 	kind     schema.GroupVersionKind // empty: the first object shows it
 	shown    atomic.Pointer[schema.GroupVersionKind]
@@ -126,19 +127,5 @@ func (s *Store) setSeen(rv *string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.seen = rv
-	}
-}
-
-// SetTransformVersion names the transform of the objects to come, and its version.
-// Objects stored under another one are not served until a relist has replaced them. ""
-// means no transform.
-func (s *Claimed) SetTransformVersion(v string) {
-	s.mu.Lock()
-	changed := s.transform != v
-	s.transform = v
-	s.mu.Unlock()
-	if changed {
-		s.forget(s.memory.current())
-		s.settleMemory()
 	}
 }

@@ -25,7 +25,7 @@ import (
 func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error {
 	return s.view(func(m *sourceMeta, src sourceTx) error {
 		s.mu.RLock()
-		hidden := !s.lenient && s.outdated(m) != ""
+		hidden := s.hides(m)
 		s.mu.RUnlock()
 		if hidden {
 			return fn(m, src, genTx{})

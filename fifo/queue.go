@@ -129,7 +129,8 @@ var _ cache.QueueWithBatch = &Queue{}
 
 // New attaches a queue to a claimed store. Close the queue before you release the store.
 // transform, if not nil, is applied to each object before it is stored, and never in a
-// transaction. The queue uses the file's logger and clock.
+// transaction. See also boltstore.Claimed.TransformAgain. The queue uses the file's logger
+// and clock.
 func New(store *boltstore.Claimed, transform cache.TransformFunc) *Queue {
 	q := &Queue{store: store, transform: transform, now: store.Clock().Now, log: store.Logger(), most: maxBytes,
 		synced: make(chan struct{}), closing: make(chan struct{})}
@@ -137,6 +138,9 @@ func New(store *boltstore.Claimed, transform cache.TransformFunc) *Queue {
 	q.version.accepted = store.State().ResourceVersion
 	q.version.newest = q.version.accepted
 	q.cond.L = &q.mu
+	if transform != nil {
+		store.TransformAgain(q.transformed)
+	}
 	q.wake = store.Attach(q)
 	return q
 }

@@ -35,7 +35,8 @@ type Event struct {
 	// Time is when the change was committed, or the object stored.
 	Time time.Time
 	// Initial says that the object was there when the handler was first registered, or
-	// when it started over.
+	// when it started over. It may also stand for changes that were stored under another
+	// Go type or transform.
 	Initial bool
 	// Attempt counts, from 1 on, how often the key has been told since an event of it was
 	// last acknowledged.
@@ -47,7 +48,8 @@ type Event struct {
 
 // Old is the object before the change. It is nil unless Type is cache.Updated, or if the
 // object cannot be read. If events were collapsed, it may be older than the state that
-// the handler was last told. Old decodes it when called. It is shared and must not be
+// the handler was last told. If it was stored under another transform, the present one
+// is applied to it. Old decodes it when called. It is shared and must not be
 // modified.
 func (e Event) Old() any {
 	if e.old == nil {

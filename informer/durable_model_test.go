@@ -39,7 +39,28 @@ type believer struct {
 	turns map[string]durable.Turn
 	open  map[string]map[*durable.Delivery]bool // of events for later, by key
 	told  int
+	form  string // of the transform, "" without one
 }
+
+// set sets the form that all objects must have from now on.
+func (b *believer) set(form string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.form = form
+}
+
+// shape is the model's transform. Each form hides the other forms, and without hides the
+// rest.
+func shape(o *corev1.ConfigMap, form string) {
+	switch o.Data["form"] = form; form {
+	case "":
+		delete(o.Data, "form")
+	case without:
+		delete(o.Data, "data")
+	}
+}
+
+const without = "0"
 
 func (b *believer) fault(format string, args ...any) { b.t.Errorf(format, args...) }
 
@@ -62,6 +83,14 @@ func (b *believer) handle(e Event) error {
 	}
 	if e.Seq < b.acked[e.Key] {
 		b.fault("%s %s of %d told when %d was acknowledged", e.Type, e.Key, e.Seq, b.acked[e.Key])
+	}
+	for what, o := range map[string]any{"object": o, "old object": e.Old()} {
+		if o, ok := o.(*corev1.ConfigMap); ok && o.Data["form"] != b.form {
+			b.fault("%s %s of %d: the %s has form %q, not %q", e.Type, e.Key, e.Seq, what, o.Data["form"], b.form)
+		}
+	}
+	if _, whole := o.Data["data"]; e.Type != cache.Deleted && whole == (b.form == without) {
+		b.fault("%s %s of %d in form %q with %v", e.Type, e.Key, e.Seq, b.form, o.Data)
 	}
 	b.uids[o.UID] = e.Type
 	defer func() { b.last[e.Key] = e.Seq }()
@@ -163,8 +192,13 @@ func durableProgram(t *testing.T, seed uint64, steps int) {
 	w.options = boltstore.Options{Window: time.Millisecond, FlushInterval: time.Hour, JournalBytes: int64(1 + rnd.IntN(3000))}
 	b := &believer{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), there: map[string]*corev1.ConfigMap{}, uids: map[types.UID]cache.DeltaType{}, acked: map[string]uint64{}, last: map[string]uint64{}, open: map[string]map[*durable.Delivery]bool{}, turns: map[string]durable.Turn{}}
 	handler := DurableHandlerFunc(func(_ context.Context, e Event) error { return b.handle(e) })
-	start := func() *life {
-		l := w.live(Options{handlerGrace: time.Nanosecond})
+	begin := func(form string) *life {
+		b.set(form)
+		w.form = func(o *corev1.ConfigMap) { shape(o, form) }
+		l := w.live(Options{handlerGrace: time.Nanosecond, TransformVersion: "form " + form, Transform: func(obj any) (any, error) {
+			shape(obj.(*corev1.ConfigMap), form)
+			return obj, nil
+		}})
 		if _, err := l.inf.AddDurableHandler("model", handler, DurableOptions{
 			Workers: 1 + rnd.IntN(3), maxPending: 2 + rnd.IntN(20), stuckAfter: time.Millisecond,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Microsecond, 20*time.Millisecond),
@@ -172,6 +206,13 @@ func durableProgram(t *testing.T, seed uint64, steps int) {
 			t.Fatal(err)
 		}
 		return l.run()
+	}
+	form := ""
+	start := func() *life {
+		if rnd.IntN(4) == 0 {
+			form = fmt.Sprint(rnd.IntN(3))
+		}
+		return begin(form)
 	}
 	name := func() string { return fmt.Sprint("o", rnd.IntN(12)) }
 	change := func(i int) {
@@ -234,7 +275,7 @@ func durableProgram(t *testing.T, seed uint64, steps int) {
 	t.Logf("%d lives, %d crashes, %d events, collapsed %d", lives, crashes, b.told, hs[0].Collapsed)
 
 	told := b.told
-	l = start().synced().equal().acknowledged()
+	l = begin(form).synced().equal().acknowledged()
 	if b.told != told {
 		t.Errorf("%d events told again after an orderly end", b.told-told)
 	}
@@ -272,6 +313,8 @@ func (b *believer) compare(w *world) {
 	for _, obj := range objs {
 		o := obj.(*corev1.ConfigMap)
 		there[o.UID] = true
+		o = o.DeepCopy()
+		shape(o, b.form)
 		if got := b.there["default/"+o.Name]; !apiequality.Semantic.DeepEqual(o, got) {
 			b.fault("%s: the server has %v, it believes in %v", o.Name, o, got)
 		}

@@ -28,7 +28,9 @@ type Options struct {
 	// Transform changes each object before it is stored, to drop fields that the program
 	// does not need. Change TransformVersion whenever Transform changes: objects stored
 	// under another version are read again. The default version is the executable's build
-	// id, so each new build costs a full list.
+	// id, so each new build costs a full list. Transform must accept objects that it or
+	// its predecessor has returned, as client-go's must: it is applied to the last states
+	// of objects that are gone, for handlers.
 	Transform        cache.TransformFunc
 	TransformVersion string
 	// MaxStaleness is for programs that must start without a link. The file's contents

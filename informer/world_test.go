@@ -25,6 +25,8 @@ type world struct {
 	path string
 	// options of the file.
 	options boltstore.Options
+	// form is what a transform makes of the server's objects; nil leaves them.
+	form func(*corev1.ConfigMap)
 }
 
 func newWorld(t *testing.T) *world { return newWorldOf(t, kubesim.Options{}) }
@@ -174,6 +176,13 @@ func (l *life) equal() *life {
 	want, _, err := l.sim.List(&corev1.ConfigMap{})
 	if err != nil {
 		l.t.Fatal(err)
+	}
+	for i, o := range want {
+		if o, ok := o.(*corev1.ConfigMap); ok && l.form != nil {
+			o = o.DeepCopy()
+			l.form(o)
+			want[i] = o
+		}
 	}
 	var diff string
 	eventually(l.t, "equal to the server", func() bool {

@@ -118,7 +118,7 @@ func (d *Handler) fillEntries(upto uint64) bool {
 		}
 		first, pending := d.pos.inherited[e.Key]
 		switch unacked := e.Seq > d.pos.inheritedTo || pending && first <= e.Seq; {
-		case unacked && d.due(e):
+		case unacked && d.due(e) && !d.showAgain(e):
 			d.queues.add(e.Key, &task{entry: e, seq: e.Seq, first: e.Seq, last: e.Seq})
 		case unacked:
 			d.leave(e)

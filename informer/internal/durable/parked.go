@@ -85,10 +85,13 @@ func (d *Handler) unpark(key string, last uint64, entries []*boltstore.Entry) {
 }
 
 // replace puts the parked entries of a key in place of its tasks up to last that were not
-// told. It leaves out entries that are left to the replay. It also leaves out deletes
-// before the last task that was told or acknowledged: the handler knows of these, or need
-// not know.
+// told. It leaves out entries that are left to the replay, such as outdated ones. It also
+// leaves out deletes before the last task that was told or acknowledged: the handler knows
+// of these, or need not know.
 func (d *Handler) replace(q *keyQueue, last uint64, entries []*boltstore.Entry) {
+	for _, e := range entries {
+		d.showAgain(e)
+	}
 	at := q.untold()
 	told, rest := q.tasks[:at:at], q.tasks[at:]
 	// Collapsed tasks are only useful as a whole. If the parked entries end among them,

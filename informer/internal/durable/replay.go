@@ -1,6 +1,8 @@
 package durable
 
 import (
+	"bytes"
+
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
@@ -15,10 +17,10 @@ type walk struct {
 }
 
 // replay shows the handler every object in the file. It shows objects again that an
-// earlier life was shown and has not acknowledged.
+// earlier life was shown and has not acknowledged, or whose entries are outdated.
 type replay struct {
 	walk
-	shown   sets.Set[string] // keys of an earlier life, to be shown again
+	shown   sets.Set[string] // keys to be shown again
 	shownAt uint64           // seq of the last page of objects
 }
 
@@ -34,17 +36,31 @@ func (d *Handler) due(e *boltstore.Entry) bool {
 	return d.replay.passed(d.host.Store, e.Key) && !d.replay.shown.Has(e.Key) || e.Type == cache.Deleted
 }
 
+// showAgain leaves a key to the replay, since the object of an entry that is due was stored
+// under another Go type or transform: the present object is told instead, once it can be
+// read. It says whether it has. Beyond some keys all objects are shown again: a place in
+// the file is shorter than these keys.
+func (d *Handler) showAgain(e *boltstore.Entry) bool {
+	if e.Type == cache.Deleted || !e.Outdated() {
+		return false
+	}
+	if d.replay.shown.Insert(e.Key); d.replay.shown.Len() > d.o.MaxPending {
+		d.replay.shown, d.replay.walk = sets.New[string](), walk{active: true}
+	}
+	return true
+}
+
 // fillReplay takes in the next page of objects, after every entry that the page's
 // snapshot contains.
 func (d *Handler) fillReplay() bool {
-	count, again := d.over.count, d.replay.shown.UnsortedList()
+	count, from, again := d.over.count, d.replay.next, d.replay.shown.UnsortedList()
 	again = again[:min(len(again), d.host.Page)]
 	var p boltstore.ReplayPage
 	var err error
 	if len(again) > 0 {
 		p, err = d.host.Store.ReplayOf(again)
 	} else {
-		p, err = d.host.Store.Replay(d.replay.next, d.host.Page)
+		p, err = d.host.Store.Replay(from, d.host.Page)
 	}
 	if err != nil {
 		// The store has noted the damage. A relist will tell the objects that could not
@@ -58,7 +74,7 @@ func (d *Handler) fillReplay() bool {
 		return true
 	}
 	if !p.Synced {
-		return false // nothing to replay before the first sync
+		return d.fillEntries(d.host.Backlog.Last()) // nothing to replay before a list; deletes need not wait for it
 	}
 	for d.behind(p.Seq) {
 		tick := d.host.Backlog.Tick()
@@ -71,8 +87,8 @@ func (d *Handler) fillReplay() bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.over.count != count || d.pos.cursor != p.Seq || d.pos.mark > d.pos.cursor || d.parked.active {
-		return true // the handler has started over, or gone past the page: read it again
+	if d.over.count != count || !bytes.Equal(d.replay.next, from) || d.pos.cursor != p.Seq || d.pos.mark > d.pos.cursor || d.parked.active {
+		return true // the handler or its replay has started over, or gone past the page: read it again
 	}
 	for _, e := range p.Entries {
 		d.queues.add(e.Key, &task{entry: e, seq: e.Seq, initial: true, last: e.Seq})

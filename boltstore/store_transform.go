@@ -1,0 +1,62 @@
+package boltstore
+
+import "github.com/kubewake/kubewake/index"
+
+// SetTransformVersion names the transform of the objects to come, and its version.
+// Objects stored under another one are not served until a relist has replaced them. ""
+// means no transform.
+func (s *Claimed) SetTransformVersion(v string) {
+	s.mu.Lock()
+	changed := s.transform != v
+	s.transform = v
+	s.mu.Unlock()
+	if changed {
+		s.forget(s.memory.current())
+		s.settleMemory()
+	}
+}
+
+// TransformAgain sets the transform for objects that were stored under an earlier one and
+// are no longer served: the last known states of deleted objects, and objects before a
+// change. Entry.Object and Entry.Previous apply it to copies of these, so they do not show
+// more than the present transform leaves. What the earlier transform took away is missing.
+// fn is called from the goroutines of handlers.
+func (s *Claimed) TransformAgain(fn func(obj any) (any, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.again = fn
+}
+
+// Outdated says whether the object after the change was stored under another Go type or
+// transform, so that reads do not show it. Object applies the present transform to it. An
+// object that a reader is to have as a whole must be read from the store.
+func (e *Entry) Outdated() bool {
+	e.s.mu.RLock()
+	defer e.s.mu.RUnlock()
+	return e.s.hides(e.s.meta) || e.Seq < e.s.meta.Formed
+}
+
+// decode decodes a record of the entry. old says that it is not the object after the
+// change, and may have been stored under an earlier transform. So may each in an entry that
+// was collapsed.
+func (e *Entry) decode(raw []byte, old bool) (any, error) {
+	e.s.mu.RLock()
+	again, m := e.s.again, e.s.meta
+	earlier := again != nil && old && (e.s.hides(m) || e.Seq < m.Reformed || e.collapsed && m.Reformed > 0)
+	e.s.mu.RUnlock()
+	if !earlier {
+		return e.s.reading().decodeRaw(e.Key, raw)
+	}
+	_, r, err := e.s.owner.ParseRecord(index.AppendKey(nil, e.Key), raw)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := e.s.reading().decodeNew(e.Key, r) // the transform may write to it
+	if err != nil {
+		return nil, err
+	}
+	return again(obj)
+}
+
+// hides says whether reads show nothing of the contents. The caller holds mu.
+func (s *Store) hides(m *sourceMeta) bool { return !s.lenient && s.outdated(m) != "" }

@@ -1,0 +1,191 @@
+package informer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// formed is the options of a program whose transform takes the data away and leaves its
+// version.
+func formed(version string) Options {
+	return Options{TransformVersion: version, Transform: func(obj any) (any, error) {
+		obj.(*corev1.ConfigMap).Data = map[string]string{"form": version}
+		return obj, nil
+	}}
+}
+
+// hidden looks at all objects of an event. It says which has another form.
+func hidden(e Event, version string) (what string) {
+	obj := e.Object
+	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = d.Obj
+	}
+	for what, obj := range map[string]any{"object": obj, "old object": e.Old()} {
+		if o, ok := obj.(*corev1.ConfigMap); ok && (len(o.Data) != 1 || o.Data["form"] != version) {
+			return fmt.Sprintf("%s %s: the %s has %v", e.Type, e.Key, what, o.Data)
+		}
+	}
+	return ""
+}
+
+// TestDurableAfterAnotherTransform: what a durable handler has not acknowledged is told
+// in the form of the present transform, and so are changes that were missed. Deletes come
+// at once, other changes once the objects have been read again.
+func TestDurableAfterAnotherTransform(t *testing.T) {
+	for name, o := range map[string]DurableOptions{"": {}, "little memory": {maxPending: 2, stuckAfter: 1}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			for _, n := range []string{"changes", "goes", "returns", "leaves", "is missed", "rests", "f", "g", "h"} {
+				w.create(n, "secret")
+			}
+			r := newLedger(t)
+			begin := func(form Options) *life {
+				l := w.live(form)
+				if _, err := l.inf.AddDurableHandler("test", r, o); err != nil {
+					t.Fatal(err)
+				}
+				return l.run()
+			}
+			refuse := func(refuse bool) {
+				if err := w.sim.RefuseConnections(refuse); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l := begin(Options{}).synced().equal().acknowledged()
+			r.take()
+			r.answers(func(Event) error { return ErrAckLater })
+			for _, n := range []string{"changes", "f", "g", "h"} {
+				w.update(n, "secret 2")
+			}
+			w.delete("goes")
+			w.delete("returns")
+			w.create("returns", "secret 2")
+			r.expect("update changes", "update f", "update g", "update h", "delete goes", "delete returns", "add returns")
+			r.taken()
+			l.end()
+			w.update("is missed", "secret 3")
+			w.delete("leaves")
+			refuse(true)
+
+			r.answers(func(e Event) error {
+				if what := hidden(e, "2"); what != "" {
+					t.Error(what)
+				}
+				return nil
+			})
+			l = begin(formed("2"))
+			if name == "" {
+				r.expect("delete goes", "delete returns")
+			}
+			refuse(false)
+			l.synced().acknowledged()
+			told := map[string]int{}
+			for _, what := range r.take() {
+				told[what]++
+			}
+			for _, what := range []string{"initial changes", "initial f", "initial returns", "missed leaves"} {
+				if told[what] == 0 {
+					t.Errorf("not told: %s, of %v", what, told)
+				}
+			}
+			if told["update is missed"]+told["initial is missed"] == 0 {
+				t.Errorf("not told of a change: %v", told)
+			}
+			l.end()
+			l = begin(formed("2")).synced().acknowledged()
+			if got := r.take(); len(got) > 0 {
+				t.Errorf("told again what was acknowledged: %q", got)
+			}
+			l.end()
+		})
+	}
+}
+
+// TestPlainAfterAnotherTransform: plain handlers are told deletes and old objects in the
+// form of the present transform, too. If it fails on the last known state of an object,
+// the delete is told without one.
+func TestPlainAfterAnotherTransform(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		w := newWorld(t)
+		for _, n := range []string{"a", "b", "c", "d"} {
+			w.create(n, "secret")
+		}
+		first := newRecorder(t)
+		l := w.live(Options{}, first).run().synced().replayed()
+		if err := l.inf.RemoveEventHandler(handle(l.inf)); err != nil {
+			t.Fatal(err)
+		}
+		w.delete("a") // nobody is told in this life
+		l.equal().end()
+		w.delete("b")
+
+		o := formed("2")
+		if inner := o.Transform; refuses {
+			o.Transform = func(obj any) (any, error) {
+				if obj.(*corev1.ConfigMap).Name != "c" {
+					return nil, errors.New("an older form")
+				}
+				return inner(obj)
+			}
+		}
+		var mu sync.Mutex
+		told := map[string]string{}
+		look := func(what string, obj any) {
+			mu.Lock()
+			defer mu.Unlock()
+			key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+			if err != nil {
+				t.Error(err)
+			}
+			if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = d.Obj
+			}
+			data := "no object"
+			if o, ok := obj.(*corev1.ConfigMap); ok {
+				data = fmt.Sprint(o.Data)
+			}
+			told[what+" "+key] = data
+		}
+		l = w.live(o, cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { look("add", obj) },
+			UpdateFunc: func(old, obj any) { look("old", old); look("update", obj) },
+			DeleteFunc: func(obj any) { look("delete", obj) },
+		}).run()
+		if refuses { // the file has a note of it, with its earlier state
+			eventually(t, "noted", func() bool { return l.inf.Store().State().Unstored == 1 })
+			w.delete("d")
+		}
+		l.synced().replayed()
+		w.delete("c")
+		eventually(t, "told", func() bool { mu.Lock(); defer mu.Unlock(); return told["delete default/c"] != "" })
+		l.end()
+		form := "map[form:2]"
+		want := map[string]string{"delete default/a": form, "delete default/b": form, "add default/c": form, "delete default/c": form}
+		if refuses {
+			for _, n := range []string{"a", "b", "d"} {
+				want["delete default/"+n] = "no object"
+			}
+		} else {
+			want["add default/d"] = form
+		}
+		if !maps.Equal(told, want) {
+			t.Errorf("refuses: %t: told %v", refuses, told)
+		}
+	}
+}
+
+// handle is the registration of the informer's only plain handler.
+func handle(inf *Informer) cache.ResourceEventHandlerRegistration {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	for l := range inf.listeners {
+		return l
+	}
+	return nil
+}
