@@ -164,13 +164,17 @@ func shownKind(obj runtime.Object) (gvk schema.GroupVersionKind) {
 	return gvk
 }
 
-// showsKind notes the kind of an object, unless the claim gives the source's. A custom
-// resource that is defined again may have another kind.
-func (s *Store) showsKind(obj runtime.Object) {
-	if s.kind.Kind != "" {
+// ShowsKind notes the kind of an object of the server's, before a transform changes it,
+// unless the claim gives the source's. A custom resource that is defined again may have
+// another kind. The next commit writes it.
+func (s *Claimed) ShowsKind(obj any) { s.showsKind(obj) }
+
+func (s *Store) showsKind(obj any) {
+	ro, ok := obj.(runtime.Object)
+	if s.kind.Kind != "" || !ok || objmeta.IsNil(ro) {
 		return
 	}
-	if gvk, old := shownKind(obj), s.shown.Load(); gvk.Kind != "" && (old == nil || gvk != *old) {
+	if gvk, old := shownKind(ro), s.shown.Load(); gvk.Kind != "" && (old == nil || gvk != *old) {
 		s.shown.Store(&schema.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind})
 	}
 }

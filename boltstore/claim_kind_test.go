@@ -110,6 +110,20 @@ func TestKindIsLearned(t *testing.T) {
 		must(t, s.Add(w))
 		kind(db, "example.com/v1 Wodget")
 	})
+	t.Run("transformed", func(t *testing.T) { // the source is what was asked for
+		db := openTest(t, testPath(t), Options{})
+		s := claimTest(t, db, Claim{Source: widgets, Example: &unstructured.Unstructured{}})
+		s.ExpectProducer()
+		other := func(obj runtime.Object) (runtime.Object, error) {
+			obj.(*unstructured.Unstructured).SetKind("Other")
+			return obj, nil
+		}
+		relist(t, s, "8", RelistOptions{Transform: other}, []runtime.Object{widget()}, 1)
+		kind(db, "example.com/v1 Widget")
+		w, _ := other(widget())
+		must(t, s.Update(w)) // the program's own
+		kind(db, "example.com/v1 Widget")
+	})
 	t.Run("of the example", func(t *testing.T) { // which the caller knows
 		db := openTest(t, testPath(t), Options{})
 		s := claimTest(t, db, Claim{Source: widgets, Example: widget()})

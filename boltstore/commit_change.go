@@ -145,7 +145,9 @@ func (s *Store) encode(c *Change) error {
 	if !ok || objmeta.IsNil(ro) {
 		return fmt.Errorf("boltstore: %q: %T is not a runtime.Object, or nil", c.key, c.obj)
 	}
-	s.showsKind(ro)
+	if !s.expectsProducer() {
+		s.showsKind(ro)
+	}
 	var err error
 	if c.typ != cache.Deleted {
 		c.set = s.indexing().indexSet()

@@ -203,6 +203,7 @@ func (r *Relist) identify(objs []runtime.Object) []listedItem {
 	at := map[string]int{}
 	var items []listedItem
 	for _, obj := range objs {
+		r.s.showsKind(obj)
 		c, err := r.s.identify(cache.Replaced, obj)
 		if err != nil {
 			if c = r.s.Unstored(obj, err); c.nameless {

@@ -66,6 +66,7 @@ const anyVersion = "0"
 
 func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error) {
 	var c *boltstore.Change
+	q.store.ShowsKind(obj)
 	whole, err := q.transformed(obj)
 	if err == nil {
 		c, err = q.store.Prepare(typ, whole)
