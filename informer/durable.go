@@ -70,38 +70,34 @@ const overGrace = 10 * time.Second
 // addNamed adds a durable handler in place of one of its name that is over.
 func (inf *Informer) addNamed(h DurableEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	reg, err := inf.AddDurableHandler(h.DurableName(), h, DurableOptions{})
-	if errors.Is(err, boltstore.ErrClaimed) && inf.endOver(h.DurableName()) {
-		return inf.AddDurableHandler(h.DurableName(), h, DurableOptions{})
+	if !errors.Is(err, boltstore.ErrClaimed) {
+		return reg, err
 	}
-	return reg, err
-}
-
-// endOver stops the handler of that name if it is over. It says whether the name is free.
-func (inf *Informer) endOver(name string) bool {
-	inf.mu.Lock()
-	var over *durable.Handler
-	for d, h := range inf.durables {
-		if h, ok := h.(interface{ DurableDone() <-chan struct{} }); ok && d.Name() == name {
-			select {
-			case <-h.DurableDone():
-				over = d
-			default:
-			}
-		}
-	}
-	inf.mu.Unlock()
+	over := inf.over(h.DurableName())
 	if over == nil {
-		return false
+		return nil, err
 	}
 	if err := inf.stopDurable(over); err != nil {
-		return false
+		return nil, err
 	}
 	select {
 	case <-over.ShutdownChan():
-		return true
 	case <-inf.o.clock.After(overGrace):
-		return false
+		return nil, fmt.Errorf("informer: durable handler %q was not added: a call of the handler whose place it takes has not returned within %v; its HandleEvent must return when its context ends", h.DurableName(), overGrace)
 	}
+	return inf.AddDurableHandler(h.DurableName(), h, DurableOptions{})
+}
+
+// over returns the durable handler of that name if it is over, or nil.
+func (inf *Informer) over(name string) *durable.Handler {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	for d, h := range inf.durables {
+		if h, ok := h.(interface{ DurableDone() <-chan struct{} }); ok && d.Name() == name && cache.IsDone(doneChecker{done: h.DurableDone()}) {
+			return d
+		}
+	}
+	return nil
 }
 
 // syncedAt says whether the informer has synced, and the last seq at that time.

@@ -3,9 +3,12 @@ package informer
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
@@ -54,5 +57,51 @@ func TestDurableHandlerIsOver(t *testing.T) {
 	if key := <-told; key != "default/a" {
 		t.Fatal(key)
 	}
+	l.end()
+}
+
+// TestOverHandlerDoesNotReturn: if a call of the handler that is over does not return, the
+// error of the next one says so. Once it has returned, the name is free.
+func TestOverHandlerDoesNotReturn(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	clk := testingclock.NewFakeClock(time.Now())
+	l := w.live(Options{clock: clk})
+	called, goOn := make(chan struct{}), make(chan struct{})
+	over := &overHandler{done: make(chan struct{}), DurableHandlerFunc: func(context.Context, Event) error {
+		close(called)
+		<-goOn
+		return nil
+	}}
+	next := &overHandler{DurableHandlerFunc: func(context.Context, Event) error { return nil }}
+	if _, err := l.inf.AddEventHandler(over); err != nil {
+		t.Fatal(err)
+	}
+	l.run().synced()
+	<-called
+	close(over.done)
+	added := make(chan error, 1)
+	go func() {
+		_, err := l.inf.AddEventHandler(next)
+		added <- err
+	}()
+	var err error
+	eventually(t, "the handler is refused", func() bool {
+		clk.Step(overGrace)
+		select {
+		case err = <-added:
+			return true
+		default:
+			return false
+		}
+	})
+	if err == nil || errors.Is(err, boltstore.ErrClaimed) || !strings.Contains(err.Error(), "has not returned") {
+		t.Error(err)
+	}
+	close(goOn)
+	eventually(t, "the name is free", func() bool {
+		_, err := l.inf.AddEventHandler(next)
+		return err == nil
+	})
 	l.end()
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
 )
 
@@ -98,8 +99,12 @@ func (k *kind[object]) start(ctx context.Context, q workqueue.TypedRateLimitingI
 	t.plain = func() {
 		l.Error(nil, "The work of a source is not durable, since the cache keeps its objects in memory only")
 	}
-	if _, err := inf.AddEventHandlerWithOptions(t, toolscache.HandlerOptions{Logger: &l}); err != nil {
+	_, err := inf.AddEventHandlerWithOptions(t, toolscache.HandlerOptions{Logger: &l})
+	if errors.Is(err, boltstore.ErrClaimed) {
 		return fmt.Errorf("controllerruntime: %w; a second source of one type needs a Work of its own (see Work.Reconciler)", err)
+	}
+	if err != nil {
+		return fmt.Errorf("controllerruntime: %w", err)
 	}
 	if !k.cache.WaitForCacheSync(ctx) && ctx.Err() == nil {
 		return errors.New("controllerruntime: the cache did not sync")
