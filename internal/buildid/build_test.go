@@ -68,7 +68,7 @@ func TestBuildIDs(t *testing.T) {
 	}
 	names := map[string]string{}
 	for what, args := range map[string][]string{
-		"plain": nil, "pie": {"-buildmode=pie"}, "no id": {"-ldflags=-buildid="}, "redacted": {"-ldflags=-buildid=redacted"}, "-X": {`-ldflags=-X "main.flag=a flag"`}, "no id, -X": {`-ldflags=-buildid= -X "main.flag=a flag"`},
+		"with symbols": {"-ldflags=-w"}, "pie": {"-buildmode=pie"}, "no id": {"-ldflags=-buildid="}, "redacted": {"-ldflags=-buildid=redacted"}, "-X": {`-ldflags=-X "main.flag=a flag"`}, "no id, -X": {`-ldflags=-buildid= -X "main.flag=a flag"`},
 		"pie without id": {"-buildmode=pie", "-ldflags=-buildid="}, "stripped": {"-ldflags=-s"},
 	} {
 		exe := build(t, "name", args...)
