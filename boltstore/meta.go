@@ -277,19 +277,14 @@ func (t sourceTx) openMeta(raw []byte) (*sourceMeta, error) {
 }
 
 func (t sourceTx) putMeta(m *sourceMeta) error {
-	data, err := t.sealMeta(m)
+	data, err := format.Encode(layout.KeyMeta, m)
+	if err == nil {
+		data, err = t.SealMetaBytes(data)
+	}
 	if err != nil {
 		return err
 	}
 	return t.Root.Put(layout.KeyMeta, data)
-}
-
-func (t sourceTx) sealMeta(m *sourceMeta) ([]byte, error) {
-	data, err := format.Encode(layout.KeyMeta, m)
-	if err != nil {
-		return nil, err
-	}
-	return t.SealMetaBytes(data)
 }
 
 // genTx is one generation's buckets within a transaction.

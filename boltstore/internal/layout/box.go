@@ -66,21 +66,17 @@ func (x *Box) Open(name, v []byte) []byte {
 
 // Put stores v at k.
 func (x *Box) Put(k, v []byte) error {
-	name, v, err := x.sealed(k, v)
+	if x.seal == nil {
+		return x.Bucket.Put(k, x.bound(k, v))
+	}
+	name, err := x.name(k)
+	if err == nil {
+		v, err = x.seal.Value(v, x.at(name))
+	}
 	if err != nil {
 		return err
 	}
 	return x.Bucket.Put(name, v)
-}
-
-func (x *Box) sealed(k, v []byte) (name, value []byte, err error) {
-	if x.seal == nil {
-		return k, x.bound(k, v), nil
-	}
-	if name, err = x.name(k); err == nil {
-		v, err = x.seal.Value(v, x.at(name))
-	}
-	return name, v, err
 }
 
 // bound changes a value's sum by its place, and changes a bound value's sum back. So in a

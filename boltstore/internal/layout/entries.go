@@ -38,14 +38,7 @@ func (x *Indices) entries(b *bolt.Bucket, bucket []byte) *Entries {
 	if b == nil {
 		return nil
 	}
-	e := sealEntries(x.seal, x.id, bucket)
-	e.Bucket = b
-	return e
-}
-
-// sealEntries is Entries without a bucket: it only seals.
-func sealEntries(s *seal.Sealer, id string, bucket []byte) *Entries {
-	return &Entries{seal: s, place: [2][]byte{[]byte(id), bucket}}
+	return &Entries{Bucket: b, seal: x.seal, place: [2][]byte{[]byte(x.id), bucket}}
 }
 
 // Entries are the entries of one index. In an encrypted file the key of an entry is
@@ -61,7 +54,11 @@ type Entries struct {
 
 // Put stores entry, which index.AppendEntry made of value and key.
 func (e *Entries) Put(entry []byte, value, key string) error {
-	k, v, err := e.sealed(entry, value, key)
+	v := index.EntryData(value, key)
+	k, err := e.name(entry, value, key)
+	if err == nil && e.seal != nil && len(v) > 0 {
+		v, err = e.seal.Value(v, place(placeData, e.place[0], e.place[1], k))
+	}
 	if err != nil {
 		return err
 	}
@@ -75,15 +72,6 @@ func (e *Entries) Remove(entry []byte, value, key string) error {
 		return err
 	}
 	return e.Bucket.Delete(k)
-}
-
-// sealed returns the key and value to store for an entry.
-func (e *Entries) sealed(entry []byte, value, key string) (k, v []byte, err error) {
-	v = index.EntryData(value, key)
-	if k, err = e.name(entry, value, key); err == nil && e.seal != nil && len(v) > 0 {
-		v, err = e.seal.Value(v, place(placeData, e.place[0], e.place[1], k))
-	}
-	return k, v, err
 }
 
 func (e *Entries) name(entry []byte, value, key string) ([]byte, error) {

@@ -94,22 +94,14 @@ func (it *Items) Find(k []byte) (Raw, bool) {
 
 // Put stores the record v at k.
 func (it *Items) Put(k, v []byte) error {
-	name, value, err := it.sealed(k, v)
+	name, err := it.seal.Name(k, it.keysAt)
+	if err == nil && it.seal != nil {
+		v, err = it.seal.Value(v, place(placeRecord, it.id, it.gen, k))
+	}
 	if err != nil {
 		return err
 	}
-	return it.Bucket.Put(name, value)
-}
-
-// sealed returns the key and value to store for the record v at k.
-func (it *Items) sealed(k, v []byte) (name, value []byte, err error) {
-	if it.seal == nil {
-		return k, v, nil
-	}
-	if name, err = it.seal.Name(k, it.keysAt); err == nil {
-		value, err = it.seal.Value(v, place(placeRecord, it.id, it.gen, k))
-	}
-	return name, value, err
+	return it.Bucket.Put(name, v)
 }
 
 // Delete removes the record at k.
