@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/internal/versions"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
@@ -185,7 +186,7 @@ func (a *applier) apply(c *Change) error {
 func (a *applier) stale(c *Change, old *format.Record) bool {
 	switch {
 	case c.rv != old.ResourceVersion:
-		return isOlder(c.rv, old.ResourceVersion)
+		return versions.Newer(old.ResourceVersion, c.rv)
 	case c.unstored != "": // the file has that version
 		return c.rv != "" && c.uid == old.UID && !a.hidden
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/internal/versions"
 )
 
 // A watch brings changes in the order of their versions, so a version has a place in the
@@ -44,7 +45,7 @@ func (m *sourceMeta) markList(was *sourceMeta, version string, restart bool, now
 
 // newest is the newest version of this and of earlier series.
 func (m *sourceMeta) newest() string {
-	if newer(m.Former, m.ResourceVersion) || m.ResourceVersion == "" {
+	if versions.Newer(m.Former, m.ResourceVersion) || m.ResourceVersion == "" {
 		return m.Former
 	}
 	return m.ResourceVersion
@@ -53,7 +54,7 @@ func (m *sourceMeta) newest() string {
 // isFormer says whether the server has a version only of an earlier series: it has not
 // reached that version again.
 func (m *sourceMeta) isFormer(version string) bool {
-	return newer(version, m.ResourceVersion) && m.Former != "" && !newer(version, m.Former)
+	return versions.Newer(version, m.ResourceVersion) && m.Former != "" && !versions.Newer(version, m.Former)
 }
 
 // markNow begins the marks of a source that an older program has written. They are in
@@ -109,7 +110,7 @@ func (t sourceTx) seqAt(m *sourceMeta, version string, first bool) (seq uint64, 
 			if n == 0 {
 				return k.From, true, nil
 			}
-		case !newer(k.Version, version):
+		case !versions.Newer(k.Version, version):
 			i = n
 		}
 	}
@@ -142,7 +143,7 @@ func (t sourceTx) seqAt(m *sourceMeta, version string, first bool) (seq uint64, 
 		last := min(hi, begin+uint64(len(drafts))-1)
 		at := uint64(0)
 		for n := last; n > lo && n >= begin && at == 0; n-- {
-			if rv := versionOf(drafts[n-begin].Next); rv != "" && !newer(rv, version) {
+			if rv := versionOf(drafts[n-begin].Next); rv != "" && !versions.Newer(rv, version) {
 				at = n
 			}
 		}

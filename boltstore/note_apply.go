@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"cmp"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/internal/versions"
 )
 
 // Unstored makes a change that notes that obj, from an event or a list, could not be
@@ -33,7 +34,7 @@ func (a *applier) noteUnstored(c *Change, w was, before *note) error {
 	n := &note{Key: c.key, Time: a.now, Why: c.unstored, Unstored: true, RV: c.rv}
 	if before != nil {
 		n.Indices, n.Record = before.Indices, before.Record
-		if !a.listed && isOlder(c.rv, before.RV) {
+		if !a.listed && versions.Newer(before.RV, c.rv) {
 			n.RV, n.Why = before.RV, before.Why
 		}
 	}
@@ -113,9 +114,9 @@ func (a *applier) keepsNote(c *Change, before *note) bool {
 	case a.listed:
 		return false
 	case !a.overwrite:
-		return c.rv != "" && isOlder(c.rv, before.RV)
+		return c.rv != "" && versions.Newer(before.RV, c.rv)
 	}
-	return c.typ == cache.Deleted || c.rv == "" || isOlder(c.rv, before.RV)
+	return c.typ == cache.Deleted || c.rv == "" || versions.Newer(before.RV, c.rv)
 }
 
 // putNote stores the note of a key in the generation that is written. If n is nil, it
@@ -153,10 +154,4 @@ func (a *applier) noteAt(k []byte) *note {
 		a.m.doubtIndices()
 	}
 	return n
-}
-
-// isOlder says whether version a is certainly before b.
-func isOlder(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c < 0
 }

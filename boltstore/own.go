@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/internal/versions"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
@@ -150,16 +151,7 @@ func (a *applier) ahead(c *Change, w was) bool {
 	if a.asOf != "" {
 		asOf = a.asOf
 	}
-	return newer(w.item.ResourceVersion, asOf)
-}
-
-// newer says whether version a is certainly later than b.
-func newer(a, b string) bool {
-	if a == "" || b == "" {
-		return false
-	}
-	cmp, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && cmp > 0
+	return versions.Newer(w.item.ResourceVersion, asOf)
 }
 
 // late says whether the server has deleted the object of an own write meanwhile. The file
@@ -189,7 +181,7 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 		switch {
 		case w.item == nil:
 			return nil // a damaged record stays until a list shows the object
-		case c.uid != "" && w.item.UID != "" && c.uid != w.item.UID && newer(w.item.ResourceVersion, c.rv):
+		case c.uid != "" && w.item.UID != "" && c.uid != w.item.UID && versions.Newer(w.item.ResourceVersion, c.rv):
 			a.s.stale.Add(1) // the deleted object is an older one
 			return nil
 		case w.owned && (w.base == nil || a.hidden) && !w.damaged: // its base says that the server has nothing
@@ -206,7 +198,7 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 		}
 		return a.takeItem(c.key, w)
 	}
-	if w.item != nil && newer(w.item.ResourceVersion, c.rv) || a.late(c, w, before) {
+	if w.item != nil && versions.Newer(w.item.ResourceVersion, c.rv) || a.late(c, w, before) {
 		a.s.stale.Add(1)
 		return nil
 	}

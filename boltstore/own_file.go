@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/internal/versions"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
@@ -41,7 +42,7 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) (
 		}
 		key, item, err := r.s.owner.ParseRecord(k, raw)
 		w := a.look(k)
-		if err != nil || !newer(item.ResourceVersion, resourceVersion) || w.item != nil && !newer(item.ResourceVersion, w.item.ResourceVersion) {
+		if err != nil || !versions.Newer(item.ResourceVersion, resourceVersion) || w.item != nil && !versions.Newer(item.ResourceVersion, w.item.ResourceVersion) {
 			continue // damage is not copied
 		}
 		carried = true

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/internal/versions"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
@@ -132,7 +133,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		r.listedAt(m, resourceVersion)
 		m.markList(r.s.metaNow(), resourceVersion, r.first || r.all || r.o.NewTimeline || m.remark, r.s.db.opts.Clock.Now().UnixNano())
 		m.ResourceVersion, m.ServedForm = resourceVersion, r.o.ServedForm
-		if m.NewestPage = ""; isOlder(resourceVersion, r.newest) {
+		if m.NewestPage = ""; versions.Newer(r.newest, resourceVersion) {
 			m.NewestPage = r.newest
 		}
 		m.confirm(r.s.db.device, confirmed)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/objmeta"
+	"github.com/kubewake/kubewake/internal/versions"
 )
 
 // Add accepts an added object. It blocks while the batch is full, or a list is under way,
@@ -171,7 +172,7 @@ func (q *Queue) enqueue(it acceptedItem) error {
 	if q.closed {
 		return ErrClosed
 	}
-	if later(it.rv, q.version.newest) {
+	if versions.Newer(it.rv, q.version.newest) {
 		q.version.newest = it.rv
 		if it.change != nil {
 			it.change.TellUnknown()
@@ -211,7 +212,7 @@ func (q *Queue) Bookmark(rv string) error {
 	switch {
 	case q.closed:
 		return ErrClosed
-	case rv == "" || rv == anyVersion || later(q.version.accepted, rv):
+	case rv == "" || rv == anyVersion || versions.Newer(q.version.accepted, rv):
 		return nil
 	}
 	own := q.version.own
@@ -219,7 +220,7 @@ func (q *Queue) Bookmark(rv string) error {
 	if own != nil && *own == rv && rv == q.version.accepted {
 		return nil // not from the server, and nothing new
 	}
-	if later(rv, q.version.newest) {
+	if versions.Newer(rv, q.version.newest) {
 		q.version.newest = rv
 	}
 	if n := len(q.batch.pending); n > 0 && q.batch.pending[n-1].change == nil {

@@ -55,12 +55,6 @@ func atLeast(a, b string) bool {
 	return a == b || err == nil && c >= 0
 }
 
-// later says whether version a is certainly after b.
-func later(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c > 0
-}
-
 func (q *Queue) checkSynced() {
 	if q.counts.syncAt == nil || q.counts.done < *q.counts.syncAt || cache.IsDone(q) {
 		return

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/versions"
 )
 
 // wentBack asks the server again, and says whether it is no longer the same: its version
@@ -21,7 +22,7 @@ func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
 	if _, flow := s.cluster.answeredOver(); flow != before {
 		return true, nil
 	}
-	return isBehind(rv, s.newest()), nil
+	return versions.Newer(s.newest(), rv), nil
 }
 
 // ask asks for the server's version and for its cluster, once after the link has broken.
@@ -38,7 +39,7 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	if other, err := s.otherCluster(ctx); other || err != nil {
 		return ReasonCluster, err
 	}
-	if isBehind(rv, s.newest()) {
+	if versions.Newer(s.newest(), rv) {
 		s.restored()
 		return ReasonRestored, nil
 	}
@@ -118,15 +119,9 @@ func (s *ListerWatcher) serverVersion(ctx context.Context) (string, error) {
 	return rv, err
 }
 
-// isBehind says whether version a is certainly before b.
-func isBehind(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c < 0
-}
-
 // later is the later one of two versions, a if they cannot be compared.
 func later(a, b string) string {
-	if isBehind(a, b) {
+	if versions.Newer(b, a) {
 		return b
 	}
 	return a

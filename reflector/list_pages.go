@@ -15,6 +15,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
 	"github.com/kubewake/kubewake/internal/listing"
+	"github.com/kubewake/kubewake/internal/versions"
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
@@ -330,7 +331,7 @@ func (l *lister) accept(list runtime.Object, by listing.Server) (objs []runtime.
 	if l.at.rv == "" {
 		l.at.rv = listVersion(m)
 	}
-	if isBehind(l.at.rv, l.least) || isBehind(listVersion(m), l.at.rv) {
+	if versions.Newer(l.least, l.at.rv) || versions.Newer(l.at.rv, listVersion(m)) {
 		return nil, at, errWentBack
 	}
 	return objs, l.progress(listVersion(m), by), nil
