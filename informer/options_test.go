@@ -61,8 +61,8 @@ func TestOptionsArrive(t *testing.T) {
 			},
 			wants: "1", else_: "0",
 		},
-		"OnDenied": {
-			with: Options{Reflector: reflector.Options{OnDenied: reflector.DeniedPurge}},
+		"PurgeDenied": {
+			with: Options{Reflector: reflector.Options{PurgeDenied: true}},
 			shows: func(l *life) string {
 				on := &atomic.Bool{}
 				l.sim.FailNext(func(r *http.Request) bool { return on.Load() && strings.HasSuffix(r.URL.Path, "/configmaps") }, 1<<30,

@@ -134,7 +134,7 @@ func (m *turmoil) start() {
 		ro := tuned(tuning.Reflector{PageSize: 3, Metadata: m.metadata})
 		ro.AuditEvery, ro.Confirm = m.audit, m.confirm
 		if s.purge {
-			ro.OnDenied = reflector.DeniedPurge
+			ro.PurgeDenied = true
 		}
 		io := Options{Reflector: ro, Indexers: cache.Indexers{}, IndexVersions: map[string]string{}}
 		version := m.index

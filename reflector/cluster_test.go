@@ -225,7 +225,7 @@ func TestAsideIsNotFresh(t *testing.T) {
 // TestRefusedByAnotherCluster: a cluster that refuses everything, since it does not know
 // the caller, may be another one: nothing is purged.
 func TestRefusedByAnotherCluster(t *testing.T) {
-	bubble(t, 3, kubesim.Options{}, Options{OnDenied: DeniedPurge}, func(f *fixture) {
+	bubble(t, 3, kubesim.Options{}, Options{PurgeDenied: true}, func(f *fixture) {
 		f.reflect()
 		after(time.Second)
 		f.takeTold()
@@ -253,7 +253,7 @@ func TestFlowSchemaOfStartingServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		var starting atomic.Bool
-		f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{pageSize: 3, Compare: CompareDecoded}, func(cfg *rest.Config) {
+		f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{pageSize: 3, DecodeAll: true}, func(cfg *rest.Config) {
 			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(req *http.Request) (*http.Response, error) {
 					resp, err := next.RoundTrip(req)

@@ -141,7 +141,7 @@ func TestNoVersions(t *testing.T) {
 		strip := func(lw cache.ListerWatcher) cache.ListerWatcher {
 			return opaqueBy(unpaged(lw), func(string) string { return "" })
 		}
-		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{Compare: CompareDecoded}, func(*rest.Config) {}, strip)
+		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{DecodeAll: true}, func(*rest.Config) {}, strip)
 		f.reflect()
 		after(time.Minute)
 		if st := f.State(); !f.queue.HasSynced() || st.Phase != PhaseLive || st.Confirmed.IsZero() {

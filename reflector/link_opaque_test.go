@@ -90,7 +90,7 @@ func TestOpaqueVersions(t *testing.T) {
 		if err := sim.StartPipes(); err != nil {
 			t.Fatal(err)
 		}
-		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{Compare: CompareDecoded}, func(*rest.Config) {}, opaque)
+		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{DecodeAll: true}, func(*rest.Config) {}, opaque)
 		f.list()
 		f.restart()
 		f.cost()
@@ -141,7 +141,7 @@ func TestOpaqueAndBusy(t *testing.T) {
 		if err := sim.StartPipes(); err != nil {
 			t.Fatal(err)
 		}
-		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{Compare: CompareDecoded}, func(*rest.Config) {}, opaque)
+		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{DecodeAll: true}, func(*rest.Config) {}, opaque)
 		f.list()
 		f.other()
 		f.restart()

@@ -178,7 +178,7 @@ func TestPagesInTurn(t *testing.T) {
 	}{
 		"a slow link": {so: kubesim.Options{HTTP2: true}, setup: func(f *fixture) { f.sim.SetBandwidth(10_000) }},
 		"HTTP/1.1":    {},
-		"decoded":     {so: kubesim.Options{HTTP2: true}, o: Options{Compare: CompareDecoded}},
+		"decoded":     {so: kubesim.Options{HTTP2: true}, o: Options{DecodeAll: true}},
 		"a repair": {so: kubesim.Options{HTTP2: true}, o: Options{repair: listFull}, setup: func(f *fixture) {
 			f.list()
 			f.forget()

@@ -8,7 +8,7 @@ import (
 )
 
 // listMode says what relists ask the server for. It needs a client whose config
-// WrapConfig has seen, and has no effect under CompareDecoded.
+// WrapConfig has seen, and has no effect under Options.DecodeAll.
 type listMode int
 
 const (

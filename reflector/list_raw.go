@@ -13,19 +13,6 @@ import (
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// Compare says how relists find out which objects have changed. Clients whose config
-// WrapConfig has not seen always use CompareDecoded.
-type Compare int
-
-const (
-	// CompareAuto looks at the metadata of a page's objects before the client decodes
-	// them, and leaves out unchanged objects.
-	CompareAuto Compare = iota
-	// CompareDecoded has the client decode all objects. It is for list functions that
-	// turn the answers into something other than lists of these objects.
-	CompareDecoded
-)
-
 // rawPage travels in the context of a page's request. Before the client decodes the
 // answer, the transport removes the objects that the file already has. The client gets a
 // list of the others.
@@ -49,7 +36,7 @@ type rawKey struct{}
 // raw returns the rawPage that the next page's request carries, nil if its answer is left
 // to the client.
 func (l *lister) raw() *rawPage {
-	if l.s.o.Compare == CompareDecoded || l.s.facts.notRaw {
+	if l.s.o.DecodeAll || l.s.facts.notRaw {
 		return nil
 	}
 	p := &rawPage{of: l.s.store.Source(), shown: make(chan string, 1)}

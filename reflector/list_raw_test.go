@@ -186,7 +186,7 @@ func TestRawNewTimeline(t *testing.T) {
 
 // TestRawDecoded: as the option says.
 func TestRawDecoded(t *testing.T) {
-	f := newRawFixture(t, mediaProto, 20, Options{Compare: CompareDecoded})
+	f := newRawFixture(t, mediaProto, 20, Options{DecodeAll: true})
 	f.list()
 	if decoded, _, items := f.relisted(); decoded != 20 || items != 20 {
 		t.Errorf("decoded %d of %d objects", decoded, items)

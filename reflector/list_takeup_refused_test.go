@@ -93,8 +93,8 @@ func TestNotTakenUp(t *testing.T) {
 // TestPurgeOfAnInterruptedList: objects that the server refuses are removed, even
 // invisible ones.
 func TestPurgeOfAnInterruptedList(t *testing.T) {
-	for _, o := range []OnDenied{DeniedKeep, DeniedPurge} {
-		bubble(t, 9, kubesim.Options{}, Options{pageSize: 3, OnDenied: o}, func(f *fixture) {
+	for _, purge := range []bool{false, true} {
+		bubble(t, 9, kubesim.Options{}, Options{pageSize: 3, PurgeDenied: purge}, func(f *fixture) {
 			f.interrupted(2)
 			refused := f.refuse(refusals["403"])
 			refused.Store(true)
@@ -103,8 +103,8 @@ func TestPurgeOfAnInterruptedList(t *testing.T) {
 			refused.Store(false)
 			f.sim.ResetRequests()
 			after(5 * time.Minute)
-			if n := f.traffic(); (n.firsts == 1) != (o == DeniedPurge) || !f.queue.HasSynced() {
-				t.Errorf("%v: %+v", o, n)
+			if n := f.traffic(); (n.firsts == 1) != purge || !f.queue.HasSynced() {
+				t.Errorf("%v: %+v", purge, n)
 			}
 			if d := f.differs(); d != "" {
 				t.Error(d)
@@ -123,7 +123,7 @@ func TestOpaqueNotTakenUp(t *testing.T) {
 			if err := sim.StartPipes(); err != nil {
 				t.Fatal(err)
 			}
-			f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{Compare: CompareDecoded, pageSize: 3}, func(*rest.Config) {}, opaque)
+			f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{DecodeAll: true, pageSize: 3}, func(*rest.Config) {}, opaque)
 			f.interrupted(2)
 			if moved {
 				f.other()

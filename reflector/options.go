@@ -22,9 +22,11 @@ type Options struct {
 	Source *boltstore.Source
 	// Cluster names the cluster. Set it if one file serves several.
 	Cluster string
-	// Compare: set it to CompareDecoded for list functions that turn the server's answer
-	// into something else.
-	Compare Compare
+	// DecodeAll has the client decode all objects of a relist. Set it for list functions
+	// that turn the server's answer into something other than a list of these objects.
+	// Default: unchanged objects are left out of the answer, by their metadata, before it
+	// is decoded. Clients whose config WrapConfig has not seen always decode all.
+	DecodeAll bool
 	// Confirm chooses how to prove that nothing was missed while the program was down: by
 	// a bookmark, or by a list beside it. Set it to ConfirmBookmark if every byte counts,
 	// and to ConfirmList if HasSynced must come as soon as possible.
@@ -34,9 +36,13 @@ type Options struct {
 	// unnoticed. Each audit costs a list. A list that compares only versions does not
 	// count as an audit. Default 0, never.
 	AuditEvery time.Duration
-	// OnDenied: set it to DeniedPurge if a program must not hold objects that it is no
-	// longer allowed to read.
-	OnDenied OnDenied
+	// PurgeDenied deletes the objects from the file, except for journal entries, once the
+	// server has refused them for a minute (401, 403, or 404 for a type that is gone).
+	// Set it if a program must not hold objects that it is no longer allowed to read.
+	// Handlers are told the deletes. Default: the objects are served, unconfirmed. In
+	// either case the phase is PhaseDenied, and the error goes to the watch error handler.
+	// Once access is back, handlers are told only the differences.
+	PurgeDenied bool
 	// OnState is called at each change of phase, to show or to log what the source is
 	// doing. It must not block. A watch that breaks changes the phase only if the next
 	// one cannot be opened.

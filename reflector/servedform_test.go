@@ -38,14 +38,14 @@ func asksForm(r kubesim.RequestRecord) bool {
 // A wake asks nothing.
 func TestServedForm(t *testing.T) {
 	for _, media := range []string{mediaProto, mediaJSON} {
-		for _, o := range []Options{{repair: listFull}, {repair: listMetadata}, {Compare: CompareDecoded}} {
-			t.Run(fmt.Sprint(media, o.repair, o.Compare), func(t *testing.T) {
+		for _, o := range []Options{{repair: listFull}, {repair: listMetadata}, {DecodeAll: true}} {
+			t.Run(fmt.Sprint(media, o.repair, o.DecodeAll), func(t *testing.T) {
 				f := newRawFixture(t, media, 0, o)
 				for i := range 40 {
 					f.put(fmt.Sprintf("cm%02d", i), 500, 1)
 				}
 				f.list()
-				raw := o.Compare == CompareAuto
+				raw := !o.DecodeAll
 				if decoded, _, _ := f.relisted(); raw && decoded > 0 {
 					t.Errorf("%d objects were decoded of which none has changed", decoded)
 				}

@@ -196,7 +196,7 @@ func (s *Standalone) reachable(ctx context.Context, o metav1.ListOptions) error 
 	return nil
 }
 
-// purged is the list of a source whose objects OnDenied has deleted.
+// purged is the list of a source whose objects PurgeDenied has deleted.
 func (s *Standalone) purged() runtime.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -149,12 +149,12 @@ func TestStandaloneAsStock(t *testing.T) {
 	})
 }
 
-// TestStockInformerPurged: if the server refuses the objects for good, and OnDenied is
-// DeniedPurge, they are told as deleted.
+// TestStockInformerPurged: if the server refuses the objects for good, and PurgeDenied is
+// set, they are told as deleted.
 func TestStockInformerPurged(t *testing.T) {
 	standaloneBubble(t, 3, func(s *stock) {
 		s.end()
-		s.start(Options{OnDenied: DeniedPurge})
+		s.start(Options{PurgeDenied: true})
 		after(time.Minute)
 		s.take()
 		forbidden := forbid(s.sim)

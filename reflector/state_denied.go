@@ -8,22 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// OnDenied says what happens to the objects while the server refuses them: 401, 403, or
-// 404 for a type that is gone. In either case the phase is PhaseDenied, and the error
-// goes to the watch error handler. Once access is back, handlers are told only the
-// differences.
-type OnDenied int
-
-const (
-	// DeniedKeep serves the objects, unconfirmed.
-	DeniedKeep OnDenied = iota
-	// DeniedPurge deletes the objects from the file, except for journal entries, and
-	// tells handlers. It waits until the refusal has lasted a minute: a starting server
-	// refuses, for a moment, requests that it will allow.
-	DeniedPurge
-)
-
-// purgeAfter is how long a refusal lasts before it is believed.
+// purgeAfter is how long a refusal lasts before it is believed. A starting server refuses,
+// for a moment, requests that it will allow.
 const purgeAfter = time.Minute
 
 func isDenied(err error) bool {
@@ -35,7 +21,7 @@ func isDenied(err error) bool {
 func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server) {
 	lasted := s.link.refuses()
 	s.enter(PhaseDenied, err.Error())
-	if s.o.OnDenied != DeniedPurge || lasted < purgeAfter {
+	if !s.o.PurgeDenied || lasted < purgeAfter {
 		return
 	}
 	if !s.store.State().Synced { // the pages of an interrupted list go, too

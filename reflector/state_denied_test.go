@@ -84,7 +84,7 @@ func TestDeniedKeeps(t *testing.T) {
 func TestDeniedPurges(t *testing.T) {
 	for name, refusal := range refusals {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 3, kubesim.Options{}, Options{OnDenied: DeniedPurge}, func(f *fixture) {
+			bubble(t, 3, kubesim.Options{}, Options{PurgeDenied: true}, func(f *fixture) {
 				on := f.refuse(refusal)
 				f.reflect()
 				after(time.Second)
@@ -127,7 +127,7 @@ func TestDeniedPurges(t *testing.T) {
 func TestDeniedByAnotherCluster(t *testing.T) {
 	for name, refusal := range refusals {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 3, kubesim.Options{}, Options{OnDenied: DeniedPurge}, func(f *fixture) {
+			bubble(t, 3, kubesim.Options{}, Options{PurgeDenied: true}, func(f *fixture) {
 				on := f.refuse(refusal)
 				f.reflect()
 				after(time.Second)
@@ -163,7 +163,7 @@ func TestDeniedByAnotherCluster(t *testing.T) {
 func TestDeniedByAGateway(t *testing.T) {
 	for _, code := range []int{401, 403, 404} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
-			bubble(t, 3, kubesim.Options{}, Options{OnDenied: DeniedPurge}, func(f *fixture) {
+			bubble(t, 3, kubesim.Options{}, Options{PurgeDenied: true}, func(f *fixture) {
 				f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") }, 1<<30, kubesim.Answer(refusals["403"]))
 				on := &atomic.Bool{}
 				f.sim.FailNext(func(*http.Request) bool { return on.Load() }, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
@@ -196,7 +196,7 @@ func TestDeniedByAGateway(t *testing.T) {
 
 // TestPurgedStaysSo: the next life does not take an empty file for a fresh one.
 func TestPurgedStaysSo(t *testing.T) {
-	bubble(t, 3, kubesim.Options{}, Options{OnDenied: DeniedPurge}, func(f *fixture) {
+	bubble(t, 3, kubesim.Options{}, Options{PurgeDenied: true}, func(f *fixture) {
 		f.list()
 		if err := f.queue.Purge(f.t.Context()); err != nil {
 			t.Fatal(err)

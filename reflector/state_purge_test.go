@@ -34,7 +34,7 @@ func TestPurgeWithoutVersions(t *testing.T) {
 		if err := sim.StartPipes(); err != nil {
 			t.Fatal(err)
 		}
-		f := fixtureWith(t, sim, 3, clock.RealClock{}, Options{OnDenied: DeniedPurge}, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
+		f := fixtureWith(t, sim, 3, clock.RealClock{}, Options{PurgeDenied: true}, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
 			inner := cache.ToListerWatcherWithContext(lw)
 			return &cache.ListWatch{
 				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

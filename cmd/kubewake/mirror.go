@@ -351,16 +351,12 @@ func (m *mirror) informer(db *boltstore.DB, cfg *rest.Config, r resource, at kep
 	if err != nil {
 		return nil, err
 	}
-	onDenied := reflector.DeniedKeep
-	if m.purge {
-		onDenied = reflector.DeniedPurge
-	}
 	src := &source{live: make(chan struct{}), denied: make(chan struct{}, 1)}
 	src.inf, err = informer.NewSharedIndexInformer(db, lw, example, informer.Options{
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		Reflector: reflector.Options{
-			OnDenied: onDenied,
-			OnState:  func(st reflector.State) { m.changed(src, st) },
+			PurgeDenied: m.purge,
+			OnState:     func(st reflector.State) { m.changed(src, st) },
 		},
 	})
 	if err != nil {

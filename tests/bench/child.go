@@ -89,9 +89,7 @@ func open(s spec, client kubernetes.Interface) (*measured.Cache, error) {
 	opened := time.Now()
 	o := informer.Options{Indexers: indexers}
 	o.Reflector.Confirm = reflector.Confirm(s.Confirm)
-	if s.Decoded {
-		o.Reflector.Compare = reflector.CompareDecoded
-	}
+	o.Reflector.DecodeAll = s.Decoded
 	inf, err := informer.NewSharedIndexInformer(db, lw, &corev1.Pod{}, o)
 	if err != nil {
 		return nil, err
