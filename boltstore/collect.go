@@ -27,22 +27,6 @@ func (s *Store) claimDue() bool {
 	return since >= every || since < 0 || !m.ClaimedRight && s.db.device.right()
 }
 
-// journalFrom is the time before which the journal's blocks are too old. Unless the clock
-// is known to be right, only this life counts: the blocks that it found in the file may
-// be minutes old.
-func (db collecting) journalFrom() time.Time {
-	now := db.opts.Clock.Now()
-	if age := now.Sub(db.since.at) + db.device.slept() - db.since.slept; age < db.opts.JournalAge && !db.device.right() {
-		return time.Unix(0, 0)
-	}
-	return now.Add(-db.opts.JournalAge)
-}
-
-// bookmarkDue says whether a bookmark may be committed on its own.
-func (s *Store) bookmarkDue() bool {
-	return s.db.opts.Clock.Since(s.committed) >= s.db.opts.bookmarkInterval
-}
-
 // Collected is a source that was removed from the file because nobody claimed it.
 type Collected struct {
 	Source  Source    `json:"source"`

@@ -182,6 +182,11 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 	return works, waiters, more
 }
 
+// bookmarkDue says whether a bookmark may be committed on its own.
+func (s *Store) bookmarkDue() bool {
+	return s.db.opts.Clock.Since(s.committed) >= s.db.opts.bookmarkInterval
+}
+
 // commitRound commits works in one transaction. If that fails, it commits each alone. If
 // it meets damage that is healed, it commits into the healed file. It returns the errors
 // of the works that failed.

@@ -76,7 +76,7 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 		if w.positions, err = w.s.writeHandlers(src, w.meta); err != nil {
 			return err
 		}
-		if err := src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.collecting().journalFrom()); err != nil {
+		if err := src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.journalFrom()); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ func (s *Store) collapseOldest(t sourceTx, m *sourceMeta, all map[string]*handle
 	for name, st := range all {
 		told[name] = max(s.knownSeq.Load(), st.Cursor, st.reach)
 	}
-	size, before := int64(m.JournalBytes), s.db.collecting().journalFrom().UnixNano()
+	size, before := int64(m.JournalBytes), s.db.journalFrom().UnixNano()
 	c := j.Cursor()
 	k, v := c.First()
 	for done := 0; k != nil && done < collapseBlocks; k, v = c.Next() {

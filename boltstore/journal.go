@@ -64,6 +64,17 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 	return nil
 }
 
+// journalFrom is the time before which the journal's blocks are too old. Unless the clock
+// is known to be right, only this life counts: the blocks that it found in the file may
+// be minutes old.
+func (db *DB) journalFrom() time.Time {
+	now := db.opts.Clock.Now()
+	if age := now.Sub(db.since.at) + db.device.slept() - db.since.slept; age < db.opts.JournalAge && !db.device.right() {
+		return time.Unix(0, 0)
+	}
+	return now.Add(-db.opts.JournalAge)
+}
+
 // passed is the seq up to which nobody needs entries: plain handlers have been told them,
 // and durable ones have acknowledged or parked them.
 func (t sourceTx) passed(m *sourceMeta) uint64 {
