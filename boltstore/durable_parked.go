@@ -146,7 +146,7 @@ type ParkedPage struct {
 // most n keys and about a MiB. shown is Position.ShownAt: an update that began before it
 // becomes an Added.
 func (h *Handler) Parked(from []byte, n int, shown uint64) (p ParkedPage, err error) {
-	return h.readParked(func(p *ParkedPage, b *layout.Box) (err error) {
+	return h.readParked(func(p *ParkedPage, b *layout.Box, g genTx) (err error) {
 		var errs []error
 		size := 0
 		p.Next, err = b.Page(from, func(v []byte) bool {
@@ -154,7 +154,7 @@ func (h *Handler) Parked(from []byte, n int, shown uint64) (p ParkedPage, err er
 				return false
 			}
 			size += len(v)
-			if err := p.add(h.s, v, shown); err != nil {
+			if err := p.add(h.s, g, v, shown); err != nil {
 				errs = append(errs, err)
 			}
 			return true
@@ -166,18 +166,18 @@ func (h *Handler) Parked(from []byte, n int, shown uint64) (p ParkedPage, err er
 // ParkedOf reads the given parked keys, as a page. Keys that are not parked are left
 // out.
 func (h *Handler) ParkedOf(keys []string, shown uint64) (p ParkedPage, err error) {
-	return h.readParked(func(p *ParkedPage, b *layout.Box) error {
+	return h.readParked(func(p *ParkedPage, b *layout.Box, g genTx) error {
 		var errs []error
 		for _, key := range keys {
 			if v := b.Get(index.AppendKey(nil, key)); v != nil {
-				errs = append(errs, p.add(h.s, v, shown))
+				errs = append(errs, p.add(h.s, g, v, shown))
 			}
 		}
 		return errors.Join(errs...)
 	})
 }
 
-func (h *Handler) readParked(fn func(p *ParkedPage, b *layout.Box) error) (p ParkedPage, err error) {
+func (h *Handler) readParked(fn func(p *ParkedPage, b *layout.Box, g genTx) error) (p ParkedPage, err error) {
 	err = h.s.view(func(m *sourceMeta, t sourceTx) error {
 		p = ParkedPage{}
 		st, err := t.handler(h.name)
@@ -186,7 +186,13 @@ func (h *Handler) readParked(fn func(p *ParkedPage, b *layout.Box) error) (p Par
 		}
 		p.Mark = st.mark
 		if b := t.parked(h.name); b != nil {
-			return fn(&p, b)
+			g := t.gen(m.Generation)
+			h.s.mu.RLock()
+			if h.s.hides(m) {
+				g = genTx{} // a list may replace it before the entries are told
+			}
+			h.s.mu.RUnlock()
+			return fn(&p, b, g)
 		}
 		return nil
 	})
@@ -196,12 +202,16 @@ func (h *Handler) readParked(fn func(p *ParkedPage, b *layout.Box) error) (p Par
 	return p, err
 }
 
-func (p *ParkedPage) add(s *Store, v []byte, shown uint64) error {
+func (p *ParkedPage) add(s *Store, g genTx, v []byte, shown uint64) error {
 	pk, err := parseParked(v)
 	if err != nil {
 		return fmt.Errorf("parked: %w", err)
 	}
-	p.Keys, p.Last, p.Entries = append(p.Keys, pk.Key), append(p.Last, pk.Last), append(p.Entries, pk.entries(s, shown))
+	all := pk.entries(s, shown)
+	if n := len(all); pk.Next != nil && g.Items != nil {
+		all[n-1].present = bytes.Equal(pk.Next, g.shown(index.AppendKey(nil, pk.Key)))
+	}
+	p.Keys, p.Last, p.Entries = append(p.Keys, pk.Key), append(p.Last, pk.Last), append(p.Entries, all)
 	return nil
 }
 

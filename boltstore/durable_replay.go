@@ -62,7 +62,7 @@ func (p *ReplayPage) add(s *Store, k, v []byte) error {
 	if err != nil {
 		return err
 	}
-	e := &Entry{Seq: p.Seq, Type: "Added", Key: key, Time: time.Unix(0, r.Stored), Born: r.Born, s: s, next: bytes.Clone(v)}
+	e := &Entry{Seq: p.Seq, Type: "Added", Key: key, Time: time.Unix(0, r.Stored), Born: r.Born, s: s, present: true, next: bytes.Clone(v)}
 	p.Entries = append(p.Entries, e)
 	return nil
 }

@@ -32,6 +32,7 @@ type Entry struct {
 
 	s         *Store
 	collapsed bool
+	present   bool // it had the record that reads show when it was made
 	next      []byte
 	prev      format.Diff
 	obj       any

@@ -33,7 +33,7 @@ func (s *Claimed) TransformAgain(fn func(obj any) (any, error)) {
 func (e *Entry) Outdated() bool {
 	e.s.mu.RLock()
 	defer e.s.mu.RUnlock()
-	return e.s.hides(e.s.meta) || e.Seq < e.s.meta.Formed
+	return e.s.hides(e.s.meta) || !e.present && e.Seq < e.s.meta.Formed
 }
 
 // decode decodes a record of the entry. old says that it is not the object after the

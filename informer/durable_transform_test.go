@@ -1,14 +1,17 @@
 package informer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 )
 
 // formed is the options of a program whose transform takes the data away and leaves its
@@ -188,4 +191,47 @@ func handle(inf *Informer) cache.ResourceEventHandlerRegistration {
 		return l
 	}
 	return nil
+}
+
+// TestParkedUnderTheSameForm: what another transform leaves as it was is not outdated, so
+// keys that fail do not have acknowledged objects told again.
+func TestParkedUnderTheSameForm(t *testing.T) {
+	w := newWorld(t)
+	for i := range 40 {
+		w.create(fmt.Sprint("bad", i))
+	}
+	w.create("good")
+	same := func(version string) Options {
+		return Options{TransformVersion: version, Transform: func(obj any) (any, error) { return obj, nil }}
+	}
+	w.live(same("1")).run().synced().equal().end()
+	var mu sync.Mutex
+	told := map[string]int{}
+	handler := DurableHandlerFunc(func(_ context.Context, e Event) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if told[e.Key]++; e.Key == "default/good" {
+			return nil
+		}
+		return errors.New("no")
+	})
+	l := w.live(same("2")).run().synced()
+	if _, err := l.inf.AddDurableHandler("test", handler, DurableOptions{maxPending: 4, stuckAfter: 1,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Millisecond, 20*time.Millisecond)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "each key is told often", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range 40 {
+			if told[fmt.Sprint("default/bad", i)] < 8 {
+				return false
+			}
+		}
+		return true
+	})
+	l.end()
+	if n := told["default/good"]; n != 1 {
+		t.Errorf("an acknowledged object was told %d times", n)
+	}
 }
