@@ -1,0 +1,121 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/waittest"
+)
+
+// badly is a server that breaks requests in many ways. It ends each one once its client has
+// left.
+func badly(w http.ResponseWriter, r *http.Request) {
+	c := http.NewResponseController(w)
+	switch rand.IntN(9) {
+	case 0:
+		panic(http.ErrAbortHandler)
+	case 1:
+		w.Header().Set("Content-Length", "1000")
+		_, _ = io.WriteString(w, `{"kind":"APIGroupList"`) // the client sees the rest missing
+	case 2:
+		if _, err := io.Copy(io.Discard, r.Body); err == nil { // only then net/http sees the client leave
+			<-r.Context().Done()
+		}
+	case 3:
+		_, _ = io.WriteString(w, strings.Repeat("x", 1<<20)) // likewise
+		panic(http.ErrAbortHandler)
+	case 4:
+		if _, err := io.Copy(io.Discard, r.Body); err != nil || r.Method == http.MethodHead { // to HEAD the answer is complete
+			return
+		}
+		_, _ = io.WriteString(w, "a beginning") // the client may have left
+		_ = c.Flush()
+		<-r.Context().Done()
+	case 5:
+		http.Error(w, "no", http.StatusInternalServerError)
+	case 6, 7:
+		conn, buf, err := c.Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade")) // the client may have left
+		_, _ = buf.ReadByte()
+	default:
+		_, _ = io.Copy(w, r.Body) // the client may have left
+	}
+}
+
+// leaving is a body that breaks off.
+type leaving struct {
+	left  int
+	leave func()
+}
+
+func (l *leaving) Read(b []byte) (int, error) {
+	if l.left -= len(b); l.left < 0 {
+		l.leave()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return len(b), nil
+}
+
+// TestPlacesAreGivenBack: requests that break on either side, in any way, leave no place
+// taken.
+func TestPlacesAreGivenBack(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(badly))
+	defer server.Close()
+	link := linkTo(t, server, LinkOptions{})
+	s := start(t, Options{File: fileOf(t, apifile.Options{Secrets: true}), Link: link, Schemas: SchemasOf(t.TempDir()+"/f.db", ""), Limits: Limits{Requests: 12, Watches: 12, Send: time.Second}})
+	s.inTime = 50 * time.Millisecond
+	paths := []string{maps, maps + "?watch=1", "/api/v1/pods", "/api/v1/pods?watch=1", "/apis", "/api", "/apis/apps/v1", "/version", "/openapi/v3", "/openapi/v3/api/v1",
+		selfReviewPath, "/api/v1/namespaces/a/pods/p/log?follow=1", "/api/v1/namespaces/a/pods/p/exec", "/api/v1/namespaces/a/services/s/proxy/x", "/api/v1/watch/pods", "/metrics"}
+	var under sync.WaitGroup
+	for range 8 {
+		under.Go(func() {
+			for range 150 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rand.IntN(30))*time.Millisecond)
+				method := []string{"GET", "GET", "POST", "DELETE", "HEAD"}[rand.IntN(5)]
+				var body io.Reader
+				if rand.IntN(2) == 0 {
+					body = &leaving{rand.IntN(100_000), cancel}
+				}
+				r, err := http.NewRequestWithContext(ctx, method, local+paths[rand.IntN(len(paths))], body)
+				if err != nil {
+					t.Error(err)
+				}
+				if rand.IntN(4) == 0 {
+					r.Header.Set("Connection", "Upgrade")
+					r.Header.Set("Upgrade", "websocket")
+				}
+				if rand.IntN(3) == 0 {
+					r.Header.Set("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json")
+				}
+				if resp, err := s.socket.Do(r); err == nil {
+					if resp.StatusCode != http.StatusSwitchingProtocols {
+						_, _ = io.CopyN(io.Discard, resp.Body, rand.Int64N(2000)) // it breaks off
+					}
+					_ = resp.Body.Close()
+				}
+				cancel()
+				link.reviews.reached() // the server is asked again
+				s.documents.reached()
+			}
+		})
+	}
+	under.Wait()
+	s.socket.CloseIdleConnections()
+	l, o := s.servers[0].Handler.(*limited), s.onward.(*onward)
+	waittest.Eventually(t, "places are taken", func() bool {
+		return len(l.short)+len(l.long)+len(o.places) == 0
+	})
+}
