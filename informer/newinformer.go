@@ -154,6 +154,8 @@ func (m *maker) try(lw cache.ListerWatcher, example runtime.Object, resync time.
 func (l *lease) ends() bool {
 	select {
 	case <-l.ending:
+	case <-l.over: // before anything noticed that it was told to end
+		return true
 	case <-time.After(time.Second):
 		return false // the cache that has it goes on
 	}

@@ -107,6 +107,18 @@ func madeAgainDuringACall(t *testing.T, add func(inf *Informer, call func()) err
 	told.expect("add b")
 }
 
+// TestOverBeforeItWasSeenEnding: an informer that ends at once may be over before it is
+// noted that it was told to end. Its source is free all the same.
+func TestOverBeforeItWasSeenEnding(t *testing.T) {
+	m := newWorld(t).managed()
+	inf := ForControllerRuntime(m.db, Options{})(typedMaps(m.config(), ""), &corev1.ConfigMap{}, 0, byNamespace).(*Informer)
+	inf.store.Release()
+	inf.lease.end()
+	if !inf.lease.ends() {
+		t.Error("the source is not free")
+	}
+}
+
 func start0(inf cache.SharedIndexInformer, ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() { defer close(done); inf.RunWithContext(ctx) }()
