@@ -4,14 +4,16 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -102,8 +104,8 @@ func (p *program) begin() {
 	}
 	p.woken = slices.Sorted(maps.Keys(p.inherited))
 	p.kinds, p.started, p.removed = map[string]*used{}, false, false
-	quiet := logr.Discard()
-	o := boltstore.Options{Logger: &quiet, Durability: boltstore.DurabilityProcess, ObjectMemory: []int64{0, -1, 20_000}[p.r.IntN(3)]}
+	log := funcr.New(p.logged, funcr.Options{})
+	o := boltstore.Options{Logger: &log, Durability: boltstore.DurabilityProcess, ObjectMemory: []int64{0, -1, 20_000}[p.r.IntN(3)]}
 	db, err := boltstore.Open(p.path, o)
 	if err != nil {
 		p.t.Fatal(err)
@@ -126,6 +128,18 @@ func (p *program) begin() {
 		}
 		s.make(p.t, cfg, o)
 		p.sides[i] = s
+	}
+}
+
+// logged is told each line of the file's log. When an informer goes without the file, it
+// keeps the stacks of all goroutines, which show what the informer has waited for.
+func (p *program) logged(_, line string) {
+	if strings.Contains(line, "in memory only") {
+		stacks := make([]byte, 4<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.stacks = stacks
 	}
 }
 
@@ -170,7 +184,7 @@ func (p *program) end() {
 	p.t.Helper()
 	db := p.sides[1].db
 	if fell := db.Fallbacks(); len(fell) > 0 && !p.removed {
-		p.t.Errorf("informers without the file: %v", fell)
+		p.t.Errorf("informers without the file: %v\n%s", fell, p.stacks)
 	}
 	if err := db.Close(); err != nil {
 		p.t.Error(err)
@@ -207,7 +221,7 @@ func (p *program) both(what string, f func(i int, s *randomSide) string) string 
 
 // stockInformer is client-go's. Whoever stops one of the metadata watches of
 // controller-runtime must read to its end, or a goroutine of its is left over.
-func stockInformer(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+func stockInformer(lw toolscache.ListerWatcher, o apiruntime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	l := toolscache.ToListerWatcherWithContext(lw)
 	return toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
 		ListWithContextFunc: l.ListWithContext,

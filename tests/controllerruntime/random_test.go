@@ -102,6 +102,7 @@ type program struct {
 	mu      sync.Mutex
 	changes int
 	story   []string
+	stacks  []byte // when an informer last went without the file
 
 	sides     [2]*randomSide // the stock cache, and ours
 	choice    uint64         // of options
