@@ -56,13 +56,9 @@ func noteAnswer(req *http.Request, resp *http.Response) {
 	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil && o.dated != nil && !o.here() {
 		o.dated(t)
 	}
-	by := listing.Server{FlowSchemaUID: resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), CA: caOf(resp)}
-	if p := pageOf(req); p != nil {
-		p.cameFrom(by)
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.flow, o.ca = by.FlowSchemaUID, by.CA
+	o.flow, o.ca = resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), caOf(resp)
 }
 
 // here says whether the server is at an address of this machine. Then its clock is

@@ -3,22 +3,25 @@ package reflector
 import (
 	"context"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/packed"
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// An answer shows its continue token before its objects. So the next page is asked for
-// while the objects of this one still come and are decoded. On a slow link it is not: two
-// pages would share the link, and a break would cost both. Nor is it while pages still grow
-// to their size.
+// An answer shows its continue token before its objects. So the transport sends the
+// request for the next page while the objects of this one still come and are decoded. The
+// list function is called when it is that page's turn, as ever, and its request gets the
+// answer that is there. Until then the answer is not read, and takes no more memory than
+// its bytes on the link.
+//
+// On a slow link pages are asked for in turn: two would share the link, and a break would
+// cost both. So they are while pages still grow to their size.
 
 const (
 	// quickPage is how soon a page must have come before another is asked for early.
@@ -27,71 +30,167 @@ const (
 	mostHead = 16 << 10
 )
 
-// page is a page that was asked for.
-type page struct {
-	token string // where it begins
-	raw   *rawPage
+// early is a request for a page before its turn.
+type early struct {
+	limit int64 // of the page
+	req   *http.Request
 	end   context.CancelFunc
-	done  chan struct{} // closed when the rest is set
-	list  runtime.Object
-	size  int64 // bytes of the unpacked answer, 0 if they cannot be seen
-	took  time.Duration
-	by    listing.Server
-	err   error
+	done  chan struct{}  // closed when resp is set
+	resp  *http.Response // nil if the request has failed
 }
 
-// ask returns the answer to the request for the next page. Meanwhile it asks for the page
-// after it, once that is known and if pages come quickly.
-func (l *lister) ask(ctx context.Context) *page {
-	if l.early != nil && l.early.token != l.at.token {
-		l.dropEarly()
-		l.alone = true // the list function reads several pages at a time
-	}
-	p := l.early
-	if l.early = nil; p == nil {
-		p = l.begin(ctx, l.at.token)
-	}
-	if l.steady && !l.alone && p.raw != nil {
-		select {
-		case token := <-p.raw.shown:
-			l.early = l.begin(ctx, token)
-		case <-p.done:
-		}
-	}
-	<-p.done
-	return p
-}
-
-// begin asks for the page that begins at the token.
-func (l *lister) begin(ctx context.Context, token string) *page {
-	ctx, end := context.WithCancel(ctx)
-	p := &page{token: token, raw: l.raw(), end: end, done: make(chan struct{})}
-	began, most, o := l.s.clock.Now(), l.size.most(), metav1.ListOptions{Limit: l.size.limit, Continue: token}
+func sendEarly(over http.RoundTripper, req *http.Request, end context.CancelFunc, limit int64) *early {
+	e := &early{limit: limit, req: req, end: end, done: make(chan struct{})}
 	go func() {
-		defer close(p.done)
-		defer end()
-		p.list, p.size, p.err = l.s.requests.measured(p.raw.in(ctx), l.s.o.quietTimeout, most, o)
-		p.took = l.s.clock.Since(began)
-		p.by = p.raw.server(l.s.cluster.by)
+		defer close(e.done)
+		if resp, err := over.RoundTrip(req); err == nil {
+			e.resp = resp
+		}
 	}()
-	return p
+	return e
 }
 
-// dropEarly gives up the page that was asked for early, and waits for its end.
-func (l *lister) dropEarly() {
-	if l.early != nil {
-		l.early.end()
-		<-l.early.done
+// drop gives the request up and waits for its end. nil is no request.
+func (e *early) drop() {
+	if e == nil {
+		return
 	}
+	e.end()
+	if <-e.done; e.resp != nil {
+		_ = e.resp.Body.Close() // nothing of it was read
+	}
+}
+
+// is says whether the request is the same.
+func (e *early) is(req *http.Request) bool {
+	return e.req.URL.Host == req.URL.Host && e.req.URL.Path == req.URL.Path && e.req.URL.Query().Encode() == req.URL.Query().Encode() &&
+		maps.EqualFunc(e.req.Header, req.Header, slices.Equal)
+}
+
+// answer is the answer to the caller's own request, nil if there is none.
+func (e *early) answer(req *http.Request) *http.Response {
+	select {
+	case <-e.done:
+	case <-req.Context().Done():
+		e.drop()
+		return nil
+	}
+	if e.resp == nil {
+		return nil
+	}
+	context.AfterFunc(req.Context(), e.end)
+	e.resp.Request = req
+	return e.resp
+}
+
+// turns is what a page knows of the page before it and the page after it. The page's mu
+// guards it.
+type turns struct {
+	early *early // this page's, if it was asked for before its turn
+
+	ahead context.Context // of the list; nil: the next page is asked for in turn
+	token string          // that the list function was given for this page
+	limit int64           // the same
+	size  int64           // the limit of the next page
+	over  http.RoundTripper
+	sent  *http.Request
+	next  *early
+}
+
+// turnTo says what limit the next page has. The page gets its early request, and asks for
+// the page after it, if pages come quickly.
+func (l *lister) turnTo(ctx context.Context, p *rawPage) (limit int64) {
+	e := l.early
+	if l.early = nil; p == nil {
+		e.drop()
+		return l.size.limit
+	}
+	p.turns = turns{early: e, token: l.at.token, limit: l.size.limit, size: l.size.limit}
+	if e != nil {
+		p.turns.limit = e.limit
+	}
+	if l.steady && p.compare == nil {
+		p.turns.ahead = ctx
+	}
+	return p.turns.limit
+}
+
+// turned keeps the request that the page has sent for the one after it, unless the page
+// has failed.
+func (l *lister) turned(p *rawPage, failed bool) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	unused, next := p.turns.early, p.turns.next
+	p.turns = turns{}
+	p.mu.Unlock()
+	unused.drop() // the request was another one, or none was sent
+	if l.early = next; failed {
+		l.dropEarly()
+	}
+}
+
+func (l *lister) dropEarly() {
+	l.early.drop()
 	l.early, l.steady = nil, false
 }
 
-// lookAhead has the page's next continue token shown as soon as its answer is read so far.
+// inTurn sends the request of a page, unless that was done before its turn.
+type inTurn struct {
+	next http.RoundTripper
+	p    *rawPage
+}
+
+func (t inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
+	if e := t.p.take(t.next, req); e != nil {
+		if resp := e.answer(req); resp != nil {
+			return resp, nil
+		}
+	}
+	return t.next.RoundTrip(req)
+}
+
+// take returns the page's early request, if it is this one.
+func (p *rawPage) take(over http.RoundTripper, req *http.Request) (e *early) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turns.over, p.turns.sent = over, req
+	if e = p.turns.early; e == nil || !e.is(req) {
+		return nil
+	}
+	p.turns.early = nil
+	return e
+}
+
+// lookAhead has the next page asked for once the page's answer shows its token.
 func (p *rawPage) lookAhead(resp *http.Response) {
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	// HTTP/1.1 would need a second connection.
 	if err == nil && resp.ProtoMajor > 1 && resp.StatusCode == http.StatusOK && len(packed.By(resp.Header)) == 0 && wire.Known(media) {
 		resp.Body = &headed{ReadCloser: resp.Body, media: media, p: p}
 	}
+}
+
+// askNext asks for the page that begins at the token, unless the list function makes
+// requests of its own.
+func (p *rawPage) askNext(token string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := &p.turns
+	if t.ahead == nil || t.sent == nil || t.next != nil {
+		return
+	}
+	q := t.sent.URL.Query()
+	if q.Get("continue") != t.token || q.Get("limit") != strconv.FormatInt(t.limit, 10) {
+		return
+	}
+	q.Set("continue", token)
+	q.Set("limit", strconv.FormatInt(t.size, 10))
+	ctx, end := context.WithCancel(t.ahead)
+	req := t.sent.Clone(ctx)
+	req.URL.RawQuery = q.Encode()
+	t.next = sendEarly(t.over, req, end, t.size)
 }
 
 // headed is an answer whose head is read on the way.
@@ -110,10 +209,7 @@ func (h *headed) Read(buf []byte) (int, error) {
 	h.head = append(h.head, buf[:min(n, mostHead-len(h.head))]...)
 	token, ok := wire.Continue(h.media, h.head)
 	if ok && token != "" {
-		select {
-		case h.p.shown <- token:
-		default: // the list function reads several pages
-		}
+		h.p.askNext(token)
 	}
 	if ok || err != nil || len(h.head) == mostHead {
 		h.p, h.head = nil, nil

@@ -1,17 +1,23 @@
 package reflector
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -22,8 +28,10 @@ import (
 // pageWatcher is a transport that watches the pages of lists. It notes a page's number when
 // its request is sent, and its negative when its answer has been read or closed.
 type pageWatcher struct {
-	next http.RoundTripper
-	read func(page int, sofar int) error // before more of a page is read
+	next  http.RoundTripper
+	read  func(page int, sofar int) error // before more of a page is read
+	own   bool                            // the list function has tokens of its own
+	calls atomic.Int32                    // of the list function that are under way
 
 	mu    sync.Mutex
 	came  sync.Cond      // of order
@@ -41,6 +49,32 @@ func (w *pageWatcher) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Body = &watchedPage{ReadCloser: resp.Body, w: w, page: page}
 	}
 	return resp, err
+}
+
+// lists is a source whose list function must not be called twice at a time.
+func (w *pageWatcher) lists(t *testing.T, lw cache.ListerWatcher) cache.ListerWatcher {
+	from := cache.ToListerWatcherWithContext(lw)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if w.calls.Add(1) > 1 {
+				t.Error("the list function is called twice at a time")
+			}
+			defer w.calls.Add(-1)
+			const prefix = "own "
+			own := false
+			if o.Continue != "" && w.own {
+				if o.Continue, own = strings.CutPrefix(o.Continue, prefix); !own {
+					t.Errorf("the list function was given the server's token %q", o.Continue)
+				}
+			}
+			list, err := from.ListWithContext(ctx, o)
+			if m, err := meta.ListAccessor(list); err == nil && w.own && m.GetContinue() != "" {
+				m.SetContinue(prefix + m.GetContinue())
+			}
+			return list, err
+		},
+		WatchFuncWithContext: from.WatchWithContext,
+	}
 }
 
 func (w *pageWatcher) note(token string) int {
@@ -140,7 +174,7 @@ func watchPages(t *testing.T, n int, so kubesim.Options, o Options, test func(f 
 		o.pageSize = 3
 		f := fixtureWith(t, sim, 0, clock.RealClock{}, o, func(cfg *rest.Config) {
 			cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { w.next = rt; return w })
-		}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
+		}, func(lw cache.ListerWatcher) cache.ListerWatcher { return w.lists(t, lw) })
 		for i := range n {
 			f.put(fmt.Sprintf("cm%04d", i), 20_000, uint64(i))
 		}
@@ -179,6 +213,7 @@ func TestPagesInTurn(t *testing.T) {
 		"a slow link": {so: kubesim.Options{HTTP2: true}, setup: func(f *fixture) { f.sim.SetBandwidth(10_000) }},
 		"HTTP/1.1":    {},
 		"decoded":     {so: kubesim.Options{HTTP2: true}, o: Options{DecodeAll: true}},
+		"own tokens":  {so: kubesim.Options{HTTP2: true}},
 		"a repair": {so: kubesim.Options{HTTP2: true}, o: Options{repair: listFull}, setup: func(f *fixture) {
 			f.list()
 			f.forget()
@@ -187,6 +222,7 @@ func TestPagesInTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			watchPages(t, 30, c.so, c.o, func(f *fixture, w *pageWatcher) {
+				w.own = name == "own tokens"
 				if c.setup != nil {
 					c.setup(f)
 				}

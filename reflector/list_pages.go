@@ -46,9 +46,8 @@ type lister struct {
 	moved  bool   // objects have changed since they were listed; the watch brings them
 	late   bool   // the sign of the served form is asked for after the first page
 
-	early  *page // the next page, if it was asked for already
-	steady bool  // the last page came soon, and the next is to be of much the same size
-	alone  bool  // pages are asked for one after the other
+	early  *early // the next page, if it was asked for already
+	steady bool   // the last page came soon, and the next is to be of much the same size
 
 	at            listPosition
 	form          string // sign of the served form
@@ -152,11 +151,14 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	backoff := newBackoff()
 	retried, rest := false, false
 	for since := l.s.clock.Now(); ; {
-		if l.at.rv != "" && (l.taken || l.s.clock.Since(l.at.began) > aheadAfter) {
+		began := l.s.clock.Now()
+		if l.at.rv != "" && (l.taken || began.Sub(l.at.began) > aheadAfter) {
 			l.keepAhead() // without a watch the list still goes on
 		}
-		a := l.ask(ctx)
-		raw, list, size, err := a.raw, a.list, a.size, a.err
+		raw := l.raw()
+		limit := l.turnTo(ctx, raw)
+		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, l.size.most(), metav1.ListOptions{Limit: limit, Continue: l.at.token})
+		l.turned(raw, err != nil)
 		kept, rawErr := raw.result()
 		if err == nil && rawErr == nil {
 			l.measured(raw, size, meta.LenList(list)+len(kept))
@@ -164,11 +166,8 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 				err = l.settle(ctx, list)
 			}
 			if err == nil {
-				err = l.same(ctx, a.by, retried)
+				err = l.same(ctx, retried)
 			}
-		}
-		if err != nil || rawErr != nil {
-			l.dropEarly()
 		}
 		switch {
 		case errors.Is(err, errTooLarge) && ctx.Err() == nil:
@@ -189,12 +188,12 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		case rawErr != nil:
 			return p, rawErr
 		case err == nil:
-			before := l.size.limit
-			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), a.took)
-			l.steady = a.took < quickPage && l.size.limit < 2*before
+			took, before := l.s.clock.Since(began), l.size.limit
+			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), took)
+			l.steady = took < quickPage && l.size.limit < 2*before
 			p.kept, p.rest = kept, remaining(list)
 			first := l.at.rv == "" && !l.taken
-			if p.objs, p.at, err = l.accept(list, a.by); err == nil && first && l.late {
+			if p.objs, p.at, err = l.accept(list); err == nil && first && l.late {
 				l.form = l.s.form.late(ctx)
 				p.at.ServedForm = l.form
 			}
@@ -256,11 +255,11 @@ func (l *lister) keepAhead() {
 // the file's objects. It asks for the cluster if the page names another flow schema. It
 // also asks if the page was read after the link broke, and names no schema or is the
 // first to name one.
-func (l *lister) same(ctx context.Context, by listing.Server, retried bool) error {
+func (l *lister) same(ctx context.Context, retried bool) error {
 	if l.s.cluster.server == "" {
 		return nil // the client's answers cannot be seen
 	}
-	flow := by.FlowSchemaUID
+	_, flow := l.s.cluster.answeredOver()
 	first := l.at.rv == "" && l.flow == ""
 	if first {
 		l.flow = flow
@@ -317,7 +316,7 @@ func (l *lister) weight(p *rawPage, size int64) int64 {
 }
 
 // accept takes the objects out of a page, and notes how far the list has come.
-func (l *lister) accept(list runtime.Object, by listing.Server) (objs []runtime.Object, at listing.Progress, err error) {
+func (l *lister) accept(list runtime.Object) (objs []runtime.Object, at listing.Progress, err error) {
 	m, err := meta.ListAccessor(list)
 	if err != nil {
 		return nil, at, err
@@ -334,7 +333,7 @@ func (l *lister) accept(list runtime.Object, by listing.Server) (objs []runtime.
 	if versions.Newer(l.least, l.at.rv) || versions.Newer(l.at.rv, listVersion(m)) {
 		return nil, at, errWentBack
 	}
-	return objs, l.progress(listVersion(m), by), nil
+	return objs, l.progress(listVersion(m)), nil
 }
 
 // remaining is how many objects the server says are left after a page.

@@ -20,15 +20,14 @@ type rawPage struct {
 	of      boltstore.Source
 	compare wire.Compare // nil: nothing is left out
 	sent    atomic.Int64 // bytes of answers as they came; 0 if they cannot be seen
-	shown   chan string  // the continue token of the first answer, before all of it has come
 
 	mu       sync.Mutex
+	turns    turns
 	metadata *metadataFirst // nil: whole objects are asked for
 	answers  int
 	kept     []listing.Object // the objects that were left out
 	held     int64            // most memory that the answer took, see wire.Sifted
 	err      error            // why nothing could be left out, unless it is the link
-	by       *listing.Server  // that sent the answer, nil before it has begun
 }
 
 type rawKey struct{}
@@ -39,7 +38,7 @@ func (l *lister) raw() *rawPage {
 	if l.s.o.DecodeAll || l.s.facts.notRaw {
 		return nil
 	}
-	p := &rawPage{of: l.s.store.Source(), shown: make(chan string, 1)}
+	p := &rawPage{of: l.s.store.Source()}
 	if l.relist.ByMetadata() {
 		p.compare, p.metadata = l.relist.Compare, l.metadata()
 	}
@@ -52,27 +51,6 @@ func (p *rawPage) in(ctx context.Context) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, rawKey{}, p)
-}
-
-// cameFrom notes which server has sent the answer.
-func (p *rawPage) cameFrom(by listing.Server) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.by = &by
-}
-
-// server is the one that has sent the answer. If that cannot be seen, it is the one that
-// last answered any request.
-func (p *rawPage) server(last func() listing.Server) listing.Server {
-	if p == nil {
-		return last()
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.by == nil {
-		return last()
-	}
-	return *p.by
 }
 
 // result returns the objects left out of the one answer to the page's request.

@@ -52,8 +52,9 @@ func (l *lister) soon(taken time.Time) {
 }
 
 // progress is how far the list has come once this page is in the file. newest is
-// the page's version, and by its server.
-func (l *lister) progress(newest string, by listing.Server) listing.Progress {
+// the page's version.
+func (l *lister) progress(newest string) listing.Progress {
+	by := l.s.cluster.by()
 	by.ClusterUID = l.s.cluster.uid()
 	return listing.Progress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: by, ServedForm: l.form}
 }
