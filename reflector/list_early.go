@@ -21,7 +21,8 @@ import (
 // its bytes on the link.
 //
 // On a slow link pages are asked for in turn: two would share the link, and a break would
-// cost both. So they are while pages still grow to their size.
+// cost both. So is the rest of a list once a page has failed, and the beginning, while
+// pages still grow to their size.
 
 const (
 	// quickPage is how soon a page must have come before another is asked for early.
@@ -109,7 +110,7 @@ func (l *lister) turnTo(ctx context.Context, p *rawPage) (limit int64) {
 	if e != nil {
 		p.turns.limit = e.limit
 	}
-	if l.steady && p.compare == nil {
+	if l.steady && !l.failed && p.compare == nil {
 		p.turns.ahead = ctx
 	}
 	return p.turns.limit
@@ -127,13 +128,14 @@ func (l *lister) turned(p *rawPage, failed bool) {
 	p.mu.Unlock()
 	unused.drop() // the request was another one, or none was sent
 	if l.early = next; failed {
+		l.failed = true
 		l.dropEarly()
 	}
 }
 
 func (l *lister) dropEarly() {
 	l.early.drop()
-	l.early, l.steady = nil, false
+	l.early = nil
 }
 
 // inTurn sends the request of a page, unless that was done before its turn.
