@@ -21,8 +21,8 @@ import (
 // its bytes on the link.
 //
 // On a slow link pages are asked for in turn: two would share the link, and a break would
-// cost both. So is the rest of a list once a page has failed, and the beginning, while
-// pages still grow to their size.
+// cost both. So is the rest of a list once a page has failed or an early answer was of no
+// use, and the beginning, while pages still grow to their size.
 
 const (
 	// quickPage is how soon a page must have come before another is asked for early.
@@ -110,7 +110,7 @@ func (l *lister) turnTo(ctx context.Context, p *rawPage) (limit int64) {
 	if e != nil {
 		p.turns.limit = e.limit
 	}
-	if l.steady && !l.failed && p.compare == nil {
+	if l.steady && !l.inTurn && p.compare == nil {
 		p.turns.ahead = ctx
 	}
 	return p.turns.limit
@@ -126,9 +126,9 @@ func (l *lister) turned(p *rawPage, failed bool) {
 	unused, next := p.turns.early, p.turns.next
 	p.turns = turns{}
 	p.mu.Unlock()
-	unused.drop() // the request was another one, or none was sent
-	if l.early = next; failed {
-		l.failed = true
+	unused.drop()
+	if l.early = next; failed || unused != nil { // it failed, or the list function sends other requests
+		l.inTurn = true
 		l.dropEarly()
 	}
 }
@@ -145,6 +145,9 @@ type inTurn struct {
 }
 
 func (t inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
+	if pageOf(req) == nil {
+		return t.next.RoundTrip(req) // the list function also asks for something else
+	}
 	if e := t.p.take(t.next, req); e != nil {
 		if resp := e.answer(req); resp != nil {
 			return resp, nil
@@ -158,10 +161,14 @@ func (p *rawPage) take(over http.RoundTripper, req *http.Request) (e *early) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turns.over, p.turns.sent = over, req
-	if e = p.turns.early; e == nil || !e.is(req) {
-		return nil
+	e = p.turns.early
+	switch {
+	case e == nil:
+	case e.is(req):
+		p.turns.early = nil
+	default:
+		p.turns.ahead, e = nil, nil // the next one would be of no use either
 	}
-	p.turns.early = nil
 	return e
 }
 

@@ -31,6 +31,8 @@ type pageWatcher struct {
 	next  http.RoundTripper
 	read  func(page int, sofar int) error // before more of a page is read
 	own   bool                            // the list function has tokens of its own
+	odd   bool                            // each of its requests has another parameter
+	count int64                           // calls
 	calls atomic.Int32                    // of the list function that are under way
 
 	mu    sync.Mutex
@@ -60,6 +62,9 @@ func (w *pageWatcher) lists(t *testing.T, lw cache.ListerWatcher) cache.ListerWa
 				t.Error("the list function is called twice at a time")
 			}
 			defer w.calls.Add(-1)
+			if w.count++; w.odd {
+				o.TimeoutSeconds = &w.count
+			}
 			const prefix = "own "
 			own := false
 			if o.Continue != "" && w.own {
@@ -274,6 +279,29 @@ func TestEarlyPageAfterABreak(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEarlyPageOfNoUse: if the list function's request is another one than was sent early,
+// the rest of the list is asked for in turn.
+func TestEarlyPageOfNoUse(t *testing.T) {
+	watchPages(t, 30, kubesim.Options{HTTP2: true}, Options{}, func(f *fixture, w *pageWatcher) {
+		w.odd = true
+		w.read = func(page, sofar int) error {
+			if page == 2 && sofar > mostHead {
+				w.await(3)
+			}
+			return nil
+		}
+		f.list()
+		if d := f.differs(); d != "" {
+			t.Error(d)
+		}
+		for page := 1; page <= 10; page++ {
+			if n := w.asked(page); n > 1 && page != 3 || n != 2 && page == 3 {
+				t.Errorf("page %d was asked for %d times: %v", page, n, w.order)
+			}
+		}
+	})
 }
 
 // TestEarlyPageFails: a page that was asked for early is tried again as any other. If its

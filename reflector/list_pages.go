@@ -48,7 +48,7 @@ type lister struct {
 
 	early  *early // the next page, if it was asked for already
 	steady bool   // the last page came soon, and the next is to be of much the same size
-	failed bool   // a page has failed
+	inTurn bool   // no more pages are asked for early
 
 	at            listPosition
 	form          string // sign of the served form
