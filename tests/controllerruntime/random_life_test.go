@@ -69,7 +69,7 @@ func (p *program) live() {
 	for _, k := range late {
 		p.addHandler(k)
 	}
-	after(3 * time.Second)
+	p.settle(3 * time.Second)
 	p.look("after the start")
 	for n := range 2 + p.r.IntN(12) {
 		if p.t.Failed() {
@@ -78,7 +78,7 @@ func (p *program) live() {
 		if fault := p.step(); fault {
 			after(3 * time.Minute)
 		} else {
-			after(500 * time.Millisecond)
+			p.settle(500 * time.Millisecond)
 		}
 		p.look(fmt.Sprint("step ", n))
 		p.plain = false
@@ -244,6 +244,16 @@ func (d *drained) Stop() {
 		for range d.ResultChan() {
 		}
 	}()
+}
+
+// settle waits until both caches are up to date: for d, and longer if requests failed
+// meanwhile. A fault before a start or an informer fails requests that come only then.
+// The stock cache sends two in each try, ours one: then ours takes more tries.
+func (p *program) settle(d time.Duration) {
+	after(d)
+	if p.failed.Swap(false) {
+		after(3 * time.Minute)
+	}
 }
 
 func after(d time.Duration) {

@@ -301,7 +301,14 @@ func (p *program) fault() {
 		if answer != nil {
 			with = kubesim.Answer(answer)
 		}
-		p.sim.FailNext(nil, 1+r.IntN(8), with)
+		last := p.faults.Add(1)
+		p.sim.FailNext(func(*http.Request) bool {
+			if p.faults.Load() != last {
+				return false // too many in a row would outlast a call
+			}
+			p.failed.Store(true)
+			return true
+		}, 1+r.IntN(8), with)
 		p.sim.EndWatches(nil)
 	case 8:
 		what = "definition deleted and made again"
