@@ -138,9 +138,12 @@ type Server struct {
 	netMu sync.Mutex // guards the fields below; never taken while holding mu
 	addr  string
 	pipes bool // no sockets
-	http  *http.Server
-	ln    net.Listener // of http, which knows it only once it serves
-	conns map[net.Conn]struct{}
+	// pipeEnds are the clients' ends, also of connections that have ended since the last
+	// hangUp.
+	pipeEnds []*pipeConn
+	http     *http.Server
+	ln       net.Listener // of http, which knows it only once it serves
+	conns    map[net.Conn]struct{}
 }
 
 // generation is the set of requests that one fault ends together. done is closed, and
@@ -327,6 +330,9 @@ func (s *Server) hangUp(stop bool) {
 	}
 	for _, c := range conns {
 		_ = c.Close()
+	}
+	if s.opts.HTTP2 {
+		s.noticed()
 	}
 }
 

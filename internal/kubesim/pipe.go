@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // StartPipes is Start without a socket: clients of RESTConfig connect through
@@ -67,7 +68,11 @@ func (s *Server) dialPipe(ctx context.Context, network, addr string) (net.Conn, 
 	mine, theirs := net.Pipe()
 	select {
 	case l.conns <- theirs:
-		return &pipeConn{Conn: mine}, nil
+		c := &pipeConn{Conn: mine, closed: make(chan struct{})}
+		s.netMu.Lock()
+		s.pipeEnds = append(s.pipeEnds, c)
+		s.netMu.Unlock()
+		return c, nil
 	case <-l.done:
 		return nil, refused
 	case <-ctx.Done():
@@ -75,8 +80,35 @@ func (s *Server) dialPipe(ctx context.Context, network, addr string) (net.Conn, 
 	}
 }
 
+// noticed waits until clients have closed their ends of connections that this server has
+// closed, as over HTTP/2 they soon do. A request that is sent earlier would fail.
+func (s *Server) noticed() {
+	s.netMu.Lock()
+	ends := s.pipeEnds
+	s.pipeEnds = nil
+	s.netMu.Unlock()
+	patience := time.NewTimer(time.Second)
+	defer patience.Stop()
+	for _, c := range ends {
+		select {
+		case <-c.closed:
+		case <-patience.C:
+			return
+		}
+	}
+}
+
 // pipeConn has its own address and errors, as a socket has.
-type pipeConn struct{ net.Conn }
+type pipeConn struct {
+	net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *pipeConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
 
 // Write fails with ECONNRESET once the other end is closed: clients send the request again.
 func (c *pipeConn) Write(p []byte) (int, error) {
