@@ -165,7 +165,8 @@ func (p *watchedPage) end() {
 	})
 }
 
-// watchPages runs a test over a server of n objects of 20 KB, in pages of three.
+// watchPages runs a test over a server of n objects of 20 KB, in pages of three unless
+// o has pageBytes.
 func watchPages(t *testing.T, n int, so kubesim.Options, o Options, test func(f *fixture, w *pageWatcher)) {
 	t.Helper()
 	warm(t)
@@ -176,7 +177,9 @@ func watchPages(t *testing.T, n int, so kubesim.Options, o Options, test func(f 
 		}
 		w := &pageWatcher{}
 		w.came.L = &w.mu
-		o.pageSize = 3
+		if o.pageBytes == 0 {
+			o.pageSize = 3
+		}
 		f := fixtureWith(t, sim, 0, clock.RealClock{}, o, func(cfg *rest.Config) {
 			cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { w.next = rt; return w })
 		}, func(lw cache.ListerWatcher) cache.ListerWatcher { return w.lists(t, lw) })

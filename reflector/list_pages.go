@@ -158,7 +158,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		}
 		raw := l.raw()
 		limit := l.turnTo(ctx, raw)
-		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, l.size.most(), metav1.ListOptions{Limit: limit, Continue: l.at.token})
+		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, l.size.most(limit), metav1.ListOptions{Limit: limit, Continue: l.at.token})
 		l.turned(raw, err != nil)
 		kept, rawErr := raw.result()
 		if err == nil && rawErr == nil {
@@ -190,7 +190,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			return p, rawErr
 		case err == nil:
 			took, before := l.s.clock.Since(began), l.size.limit
-			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), took)
+			l.resize(limit, l.weight(raw, size), meta.LenList(list)+len(kept), took)
 			l.steady = took < quickPage && l.size.limit < 2*before
 			p.kept, p.rest = kept, remaining(list)
 			first := l.at.rv == "" && !l.taken
@@ -216,7 +216,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			return p, err
 		}
 		retried = true
-		l.resize(0, 0, slowPage)
+		l.resize(limit, 0, 0, slowPage)
 		waited, err := l.pause(ctx, err, backoff.Step())
 		if err != nil {
 			return p, err
@@ -349,10 +349,11 @@ func remaining(list runtime.Object) *int64 {
 	return m.GetRemainingItemCount()
 }
 
-// resize sets the size of the next page, and of the first page of the next list.
-func (l *lister) resize(size int64, objects int, took time.Duration) {
+// resize sets the size of the next page, and of the first page of the next list. limit is
+// the one of this page.
+func (l *lister) resize(limit, size int64, objects int, took time.Duration) {
 	if !l.size.fixed {
-		l.size.fit(size, objects, took)
+		l.size.fit(limit, size, objects, took)
 		l.s.facts.pageSize = l.size.limit
 	}
 }
