@@ -138,8 +138,8 @@ type Server struct {
 	netMu sync.Mutex // guards the fields below; never taken while holding mu
 	addr  string
 	pipes bool // no sockets
-	// pipeEnds are the clients' ends, also of connections that have ended since the last
-	// hangUp.
+	// pipeEnds are the clients' ends under HTTP/2, also of connections that have ended since
+	// the last hangUp.
 	pipeEnds []*pipeConn
 	http     *http.Server
 	ln       net.Listener // of http, which knows it only once it serves

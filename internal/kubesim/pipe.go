@@ -69,9 +69,11 @@ func (s *Server) dialPipe(ctx context.Context, network, addr string) (net.Conn, 
 	select {
 	case l.conns <- theirs:
 		c := &pipeConn{Conn: mine, closed: make(chan struct{})}
-		s.netMu.Lock()
-		s.pipeEnds = append(s.pipeEnds, c)
-		s.netMu.Unlock()
+		if s.opts.HTTP2 {
+			s.netMu.Lock()
+			s.pipeEnds = append(s.pipeEnds, c)
+			s.netMu.Unlock()
+		}
 		return c, nil
 	case <-l.done:
 		return nil, refused
