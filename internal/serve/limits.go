@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ type Limits struct {
 	Body        int64         // bytes of a request's body
 	Send        time.Duration // to send a header, and a body
 	Take        time.Duration // to take the whole answer of a request that is not long
-	Stall       time.Duration // to take a piece of a long answer
+	Stall       time.Duration // to take a piece of a long answer, or to send one if the other side has ended
 }
 
 // DefaultLimits are for an edge device with some dozens of clients.
@@ -65,7 +66,10 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if long {
 		_ = c.SetWriteDeadline(time.Time{})
-		w = &patient{ResponseWriter: w, c: c, stall: l.Stall}
+		ctx, end := context.WithCancel(r.Context())
+		defer end()
+		r = r.WithContext(ctx)
+		w = &patient{ResponseWriter: w, c: c, stall: l.Stall, end: end}
 	} else {
 		_ = c.SetWriteDeadline(time.Now().Add(l.Take))
 	}
@@ -119,6 +123,7 @@ type patient struct {
 	http.ResponseWriter
 	c     *http.ResponseController
 	stall time.Duration
+	end   context.CancelFunc // of the request
 }
 
 // Write implements io.Writer.
