@@ -371,7 +371,8 @@ func (a *applier) draft(typ cache.DeltaType, c *Change, next *format.Record, nex
 	d := format.Draft{Type: typ, Time: a.now, Key: c.key, Next: nextRaw, Prev: format.DiffOf(nextRaw, oldRaw),
 		Unpacked: (next == nil || next.Packed == format.NotPacked) && (old == nil || old.Packed == format.NotPacked)}
 	a.drafts = append(a.drafts, d)
-	if a.hidden && oldRaw != nil && a.m.Reformed > 0 {
+	reformed := a.hidden && oldRaw != nil && a.m.Reformed > 0
+	if reformed {
 		a.m.Reformed = a.m.Seq + uint64(len(a.drafts)) + 1
 	}
 	if a.spill {
@@ -387,7 +388,7 @@ func (a *applier) draft(typ cache.DeltaType, c *Change, next *format.Record, nex
 	case next != nil:
 		e.Born = next.Born
 	}
-	if old != nil {
+	if old != nil && !reformed { // memory has it as it was stored
 		e.prevObj = a.s.known(c.key, old)
 	}
 	a.entries = append(a.entries, e)
