@@ -23,14 +23,17 @@ const name = "kubewake"
 
 // WriteKubeconfig replaces the file at path by one that only this user can read, with the
 // address of a server, its certificate and a token for it. It replaces only a kubeconfig
-// of an earlier life, whose namespace stays: see earlier. If there was none, and another
-// process has written one meanwhile, the error is fs.ErrExist.
+// of an earlier life, whose namespace stays: see earlier. token is the one of Kept. If
+// another process has written a kubeconfig since then, the error is fs.ErrExist.
 func WriteKubeconfig(path string, server net.Addr, ca []byte, token string) (err error) {
 	_, err = os.Lstat(path)
 	none := errors.Is(err, fs.ErrNotExist)
 	was, err := earlier(path)
 	if err != nil {
 		return err
+	}
+	if kept, at := Kept(path); at != "" && kept != token {
+		return fs.ErrExist
 	}
 	c := clientcmdapi.NewConfig()
 	c.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + server.String(), CertificateAuthorityData: ca}

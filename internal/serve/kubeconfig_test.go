@@ -1,9 +1,12 @@
 package serve
 
 import (
+	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -65,5 +68,26 @@ func TestForeignKubeconfig(t *testing.T) {
 	}
 	if c, err = clientcmd.LoadFromFile(path); err != nil || c.Contexts[name].Namespace != "shop" || c.Clusters[name].Server != "https://127.0.0.1:1235" {
 		t.Errorf("%v %+v", err, c)
+	}
+}
+
+// TestKubeconfigOfAnother: a kubeconfig that another process has written since this one
+// looked is not replaced: its token is not the one that was kept.
+func TestKubeconfigOfAnother(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
+	for i, token := range []string{NewToken(), NewToken()} {
+		if err := WriteKubeconfig(path, at, []byte("ca"), token); errors.Is(err, fs.ErrExist) != (i > 0) || err != nil && i == 0 {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteKubeconfig(path, at, []byte("ca"), NewToken()); err != nil && runtime.GOOS != "windows" {
+		t.Errorf("a token that others may have read: %v", err)
+	}
+	if all, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(all) != 1 || err != nil {
+		t.Error(all, err)
 	}
 }
