@@ -76,12 +76,10 @@ func TestClaimedIsFlushed(t *testing.T) {
 				s.Attach(p)
 			}
 			clk.Step(time.Hour)
-			for deadline := time.Now().Add(time.Minute); s.State().Claimed.Before(begun.Add(time.Hour)); time.Sleep(time.Millisecond) { // between two looks: there is no signal to wait for
-				if time.Now().After(deadline) {
-					t.Fatal("not noted")
-				}
+			eventually(t, "noted", func() bool {
 				clk.Step(5 * time.Second) // FlushInterval
-			}
+				return !s.State().Claimed.Before(begun.Add(time.Hour))
+			})
 		})
 	}
 }

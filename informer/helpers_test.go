@@ -75,22 +75,13 @@ func byBookmark(o Options) Options {
 // damageJournal flips a bit in the last block.
 func damageJournal(t *testing.T, path string) {
 	t.Helper()
-	db, err := bolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		sources := tx.Bucket([]byte("sources"))
-		id, _ := sources.Cursor().First()
-		j := sources.Bucket(id).Bucket([]byte("journal"))
+	filetest.InSource(t, path, func(src *bolt.Bucket) error {
+		j := src.Bucket([]byte("journal"))
 		k, v := j.Cursor().Last()
 		b := slices.Clone(v)
 		b[len(b)-1] ^= 1
 		return j.Put(slices.Clone(k), b)
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func handlersOf(t *testing.T, path string) []boltstore.HandlerState {

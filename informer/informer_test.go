@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/devicetest"
+	"github.com/kubewake/kubewake/internal/filetest"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	"github.com/kubewake/kubewake/internal/tuning"
@@ -285,22 +286,13 @@ func TestDamageHeals(t *testing.T) {
 		w.create(fmt.Sprint("cm", i), "0123456789")
 	}
 	w.live(Options{}).run().synced().equal().end()
-	file, err := bolt.Open(w.path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = file.Update(func(tx *bolt.Tx) error {
-		sources := tx.Bucket([]byte("sources"))
-		id, _ := sources.Cursor().First()
-		items := sources.Bucket(id).Bucket([]byte("gen")).Bucket([]byte{0, 0, 0, 0, 0, 0, 0, 1}).Bucket([]byte("items"))
+	filetest.InSource(t, w.path, func(src *bolt.Bucket) error {
+		items := src.Bucket([]byte("gen")).Bucket([]byte{0, 0, 0, 0, 0, 0, 0, 1}).Bucket([]byte("items"))
 		key, v := items.Cursor().First()
 		key, v = slices.Clone(key), slices.Clone(v)
 		v[len(v)-3] ^= 1
 		return items.Put(key, v)
 	})
-	if err := errors.Join(err, file.Close()); err != nil {
-		t.Fatal(err)
-	}
 	r := newRecorder(t)
 	l := w.live(Options{}, r).run()
 	eventually(t, "relisted", func() bool { return l.inf.State().Relists[reflector.ReasonDamaged] > 0 })

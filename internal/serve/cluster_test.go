@@ -244,14 +244,9 @@ func (c *cluster) answer(w http.ResponseWriter, r *http.Request) {
 
 // echo switches protocols and sends back what comes.
 func echo(w http.ResponseWriter, r *http.Request) {
-	conn, buf, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
+	conn, buf := upgraded(w, r)
 	defer conn.Close()
-	_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade")) // the test sees it missing
-	_, _ = io.Copy(conn, buf)                                                                                                           // until the client ends
+	_, _ = io.Copy(conn, buf) // until the client ends
 }
 
 // linkTo leads to a server that the test has made itself.

@@ -36,13 +36,8 @@ func TestSilentStream(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over := make(chan struct{})
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				conn, _, err := http.NewResponseController(w).Hijack()
-				if err != nil {
-					http.Error(w, err.Error(), http.StatusInternalServerError)
-					return
-				}
+				conn, _ := upgraded(w, r)
 				defer conn.Close()
-				_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade")) // the test sees it missing
 				if !tc.server {
 					<-over
 				}
@@ -88,4 +83,14 @@ func TestSilentStream(t *testing.T) {
 			})
 		})
 	}
+}
+
+// upgraded is the server's end of a stream that a request begins.
+func upgraded(w http.ResponseWriter, r *http.Request) (net.Conn, *bufio.ReadWriter) {
+	conn, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err) // the test's client gets no stream
+	}
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade")) // the test sees it missing
+	return conn, buf
 }
