@@ -33,18 +33,26 @@ func (s indexing) indexer(name string) (cache.IndexFunc, error) {
 	return nil, fmt.Errorf("Index with name %s does not exist", name) //nolint:staticcheck // client-go's exact text is relied on
 }
 
-// values computes the index values of a change's object, in a goroutine of its own. An
-// index whose function fails or panics has no values; the change notes the failure. If one
-// ends its goroutine, all have failed, and the caller's goes on, which may be the
-// committer's or the Reflector's.
+// values computes the index values of a change's object. An index whose function fails or
+// panics has no values; the change notes the failure. Functions of the program's own run in
+// a goroutine of their own. If one ends it, all have failed, and the caller's goes on, which
+// may be the committer's or the Reflector's.
 func (s indexing) values(c *Change) {
 	c.values, c.failed, c.failedWhy = nil, nil, ""
-	if len(c.set.fns) == 0 {
-		return
+	for name, fn := range c.set.fns {
+		if !isNamespaceIndex(name, fn) {
+			if !apart(func() { s.compute(c) }) {
+				s.noValues(c, errExited)
+			}
+			return
+		}
 	}
-	if !apart(func() { s.compute(c) }) {
-		s.noValues(c, errExited)
-	}
+	s.compute(c)
+}
+
+// isNamespaceIndex says whether an index is client-go's own by namespace.
+func isNamespaceIndex(name string, fn cache.IndexFunc) bool {
+	return name == cache.NamespaceIndex && reflect.ValueOf(fn).Pointer() == reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer()
 }
 
 // apart runs fn in a goroutine of its own and waits for its end. It says whether fn has
@@ -303,7 +311,7 @@ func (s indexing) indexVersion(name string, fn cache.IndexFunc) string {
 	if v := s.versions[name]; v != "" {
 		return v
 	}
-	if name == cache.NamespaceIndex && reflect.ValueOf(fn).Pointer() == reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer() {
+	if isNamespaceIndex(name, fn) {
 		return "client-go/namespace/1"
 	}
 	return "build " + buildid.Get()
