@@ -86,10 +86,13 @@ func TestListsBesideEvents(t *testing.T) {
 func TestEndlessEvents(t *testing.T) {
 	var wg sync.WaitGroup
 	var came atomic.Int64
-	var queue atomic.Pointer[Queue] // set while events follow each other
+	var mu sync.Mutex
+	var queue *Queue // under mu: set while events follow each other
 	o := boltstore.Options{Durability: boltstore.DurabilityProcess}
 	tuning.SetFile(&o, tuning.File{MaxCommitBytes: 1, Op: func(name, _ string) error { // each commit takes one event
-		q := queue.Load()
+		mu.Lock() // no goroutine begins once events have ended: wg is waited for then
+		defer mu.Unlock()
+		q := queue
 		if name != "transaction" || q == nil {
 			return nil
 		}
@@ -104,7 +107,9 @@ func TestEndlessEvents(t *testing.T) {
 		return nil
 	}})
 	q, _ := newQueue(t, o, settings{})
-	queue.Store(q)
+	mu.Lock()
+	queue = q
+	mu.Unlock()
 	wg.Go(func() {
 		for {
 			if _, err := q.Pop(func(any, bool) error { return nil }); err != nil {
@@ -120,7 +125,9 @@ func TestEndlessEvents(t *testing.T) {
 	if err := q.Flush(ctx); err != nil {
 		t.Error(err)
 	}
-	queue.Store(nil)
+	mu.Lock()
+	queue = nil
+	mu.Unlock()
 	q.Close()
 	wg.Wait()
 }
