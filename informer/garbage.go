@@ -63,7 +63,7 @@ func (inf *Informer) resting(ctx context.Context) {
 		}
 		inf.work.Store(0)
 		collect(cycles)
-		if !wait(restAgain) {
+		if !wait(restAgain - restAfter) { // the rest before the next collection takes restAfter
 			return
 		}
 	}

@@ -1,10 +1,14 @@
 package informer
 
 import (
+	"context"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	testclock "k8s.io/utils/clock/testing"
 )
 
 // TestGarbageIsCollectedOnce: many informers that become idle at the same time cause one
@@ -31,5 +35,33 @@ func TestGarbageIsCollectedOnce(t *testing.T) {
 	defer debug.SetGCPercent(before)
 	if n := rest(); n != 0 {
 		t.Errorf("collected %d times although that is switched off", n)
+	}
+}
+
+// TestGarbageOfASecondBurst: a burst that begins right after a collection, and ends soon,
+// is collected restAgain after it, and not later.
+func TestGarbageOfASecondBurst(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Now())
+	inf := &Informer{o: Options{clock: clock}, tired: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { defer close(over); inf.resting(ctx) }()
+	defer func() { cancel(); <-over }()
+	collected := func() (after time.Duration) {
+		since, began := collector().cycles, clock.Now()
+		inf.worked(burst)
+		eventually(t, "collected", func() bool {
+			if clock.HasWaiters() && collector().cycles == since {
+				clock.Step(restAfter / 4)
+			}
+			return collector().cycles > since
+		})
+		return clock.Since(began)
+	}
+	if d := collected(); d > 2*restAfter {
+		t.Error("the first burst is collected after", d)
+	}
+	if d := collected(); d < restAgain || d > restAgain+restAfter/2 {
+		t.Error("the second burst is collected after", d)
 	}
 }
