@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
@@ -319,5 +321,38 @@ func TestOneChangeFits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// TestKindOfAnEvent: a source whose objects come by its watch has the kind that the server
+// shows, also if the transform gives them another one.
+func TestKindOfAnEvent(t *testing.T) {
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }() // the test looks at the kind only
+	s, err := db.Claim(boltstore.Claim{
+		Source:  boltstore.Source{Group: "example.com", Version: "v1", Resource: "widgets", Form: boltstore.FormUnstructured},
+		Example: &unstructured.Unstructured{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ExpectProducer()
+	q := New(s, func(obj any) (any, error) {
+		obj.(*unstructured.Unstructured).SetKind("Other")
+		return obj, nil
+	})
+	defer s.Release()
+	defer q.Close()
+	w := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
+		"metadata": map[string]any{"name": "a", "namespace": "ns", "resourceVersion": "1"}}}
+	if err := q.Add(w); err != nil {
+		t.Fatal(err)
+	}
+	pop(t, q)
+	if states, err := db.States(); err != nil || len(states) != 1 || states[0].Kind != "Widget" {
+		t.Error(states, err)
 	}
 }
