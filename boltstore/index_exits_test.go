@@ -1,9 +1,11 @@
 package boltstore
 
 import (
+	"errors"
 	"runtime"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -36,4 +38,45 @@ func TestIndexFunctionThatExits(t *testing.T) {
 	}
 	f.s.indexing().remove(exits)
 	f.must(f.s.AddIndexers(cache.Indexers{"late": indexers["words"]}))
+}
+
+// TestIndexFunctionThatExitsInMemory: the same holds where an index is added to objects in
+// memory, and where a read calls its function because the file does not have it yet.
+func TestIndexFunctionThatExitsInMemory(t *testing.T) {
+	f := newResidentTest(t, Options{}, 40)
+	loadedInMemory(t, f.s)
+	exits := func(o any) ([]string, error) {
+		if name := o.(*corev1.ConfigMap).Name; name >= "cm020" {
+			runtime.Goexit()
+		}
+		return []string{"low"}, nil
+	}
+	f.s.indexLock.Lock() // the file's index waits
+	err := errors.New("the caller's goroutine has ended")
+	apart(func() { err = f.s.AddIndexers(cache.Indexers{"exits": exits}) })
+	if err != nil {
+		t.Error("AddIndexers: ", err)
+	}
+	check := func(when string) {
+		t.Helper()
+		if !apart(func() {
+			keys, err := f.s.IndexKeys("exits", "low")
+			if err != nil || len(keys) != 20 {
+				t.Errorf("%s: %v %v", when, keys, err)
+			}
+		}) {
+			t.Errorf("%s: the reader's goroutine has ended", when)
+		}
+	}
+	check("without the file's index")
+	f.s.indexLock.Unlock()
+	f.event(99, "x")
+	waitBuilt(t, f.s, "exits")
+	check("with the file's index")
+	if n := f.s.State().Unindexed; n != 21 {
+		t.Error(n, " objects are noted")
+	}
+	loadedInMemory(t, f.s)
+	check("loaded again")
+	f.same()
 }

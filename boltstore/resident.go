@@ -258,7 +258,7 @@ func (r *resident) passed(found []loaded) {
 // index adds the indices that it does not have. Their values are those of the records, or
 // those that the functions return if the file, as of m, does not have them yet. No commit
 // is under way. It returns false if a function's earlier values are not those of the
-// file.
+// file, or if a function has ended its goroutine: memory must then be loaded again.
 func (r *resident) index(fns cache.Indexers, m *sourceMeta) (same bool) {
 	built := map[string]bool{}
 	for name := range fns {
@@ -296,10 +296,12 @@ func (r *resident) index(fns cache.Indexers, m *sourceMeta) (same bool) {
 		}
 	}
 	r.adding = newAdding(adding, len(r.slots))
-	_ = r.store.AddIndexers(add) // they are not there
+	same = apart(func() { _ = r.store.AddIndexers(add) }) // they are not there
 	r.adding = nil
-	r.names.Store(&has)
-	return true
+	if same {
+		r.names.Store(&has)
+	}
+	return same
 }
 
 // incomplete hides the indices in which the file, as of m, lacks objects.

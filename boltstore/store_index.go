@@ -332,13 +332,17 @@ func (s indexing) scan(name string, fn func(key string, obj any, values []string
 		keys, objs, err = s.reading().decodeAll(raws, false)
 		return err
 	})
-	for i, obj := range objs {
-		if obj == nil {
-			continue
-		}
-		if values, bad := callIndexer(name, index, obj); bad == nil {
-			fn(keys[i], obj, values)
-		}
+	for i := 0; i < len(objs); i++ { // goes on behind an object on which the function has ended its goroutine
+		apart(func() {
+			for ; i < len(objs); i++ {
+				if objs[i] == nil {
+					continue
+				}
+				if values, bad := callIndexer(name, index, objs[i]); bad == nil {
+					fn(keys[i], objs[i], values)
+				}
+			}
+		})
 	}
 	return err
 }
