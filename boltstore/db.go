@@ -227,12 +227,13 @@ func (db *DB) Close() error {
 	return errors.Join(errs...)
 }
 
-// closeClean marks the file as clean, once everything is on the disk.
+// closeClean marks the file as clean, once everything is on the disk. Nothing is written
+// after it.
 func (db *DB) closeClean() error {
 	if err := db.h.sync(); err != nil {
 		return err
 	}
-	return db.converting().durably(func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, true) }, nil)
+	return db.converting().durably(func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, true) }, func() { db.h.clean = true })
 }
 
 // claimOf is this process's claim of the source with that ID, nil if there is none.

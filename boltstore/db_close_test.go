@@ -1,11 +1,14 @@
 package boltstore
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 )
 
 // TestConcurrentCloses: once any call of Close returns, the file is closed, with all
@@ -53,5 +56,34 @@ func TestConcurrentCloses(t *testing.T) {
 	db = openTest(t, path, Options{})
 	if n := len(claimTest(t, db, Claim{}).ListKeys()); n != 1 {
 		t.Errorf("%d objects", n)
+	}
+}
+
+// TestNothingIsWrittenOnceClosed: once the file says that it was closed in order, nothing
+// more is written. Without syncs a power failure could otherwise leave a part of it in a
+// file that counts as sound.
+func TestNothingIsWrittenOnceClosed(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{Durability: DurabilityProcess})
+	s := claimTest(t, db, Claim{})
+	s.Attach(&testProducer{})
+	r, err := s.BeginRelist(RelistOptions{OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := make(chan error, 1)
+	db.keeper.wg.Go(func() { // Close waits for it
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+			if h, ok := headerOf(path); ok && h.Clean {
+				break
+			}
+		}
+		late <- r.Page([]kruntime.Object{configMap("ns", "b", 2, nil)})
+	})
+	if err := db.Close(); err == nil {
+		t.Error("Close does not name the source that was in use")
+	}
+	if err := <-late; !errors.Is(err, ErrClosed) {
+		t.Error("a page after the end: ", err)
 	}
 }

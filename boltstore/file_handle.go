@@ -46,6 +46,10 @@ type handle struct {
 	noteInUse  func(tx *bolt.Tx) error
 	notedInUse bool
 
+	// clean says that the file counts as closed in order: nothing more is written, since
+	// it might reach the disk only in part. writeMu guards it.
+	clean bool
+
 	checked checkedNames // of db's sources; writeMu guards it
 
 	counters *counters // of write transactions
@@ -116,7 +120,7 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 		defer h.writeMu.Unlock()
 		h.mu.RLock()
 		defer h.mu.RUnlock()
-		if h.db == nil {
+		if h.db == nil || h.clean {
 			return ErrClosed
 		}
 		id, last := 0, h.db.last.Load()
