@@ -17,14 +17,17 @@ import (
 // goes along with a commit, and has one of its own after FlushInterval.
 const claimNoteEvery = time.Hour
 
-// claimDue says whether the use of the claim and of its handlers is to be noted.
+// claimDue says whether the use of the claim and of its handlers is to be noted. The
+// notes of all sources fall due at the same times since Open, and so share commits.
 func (s *Store) claimDue() bool {
 	m, every := s.metaNow(), claimNoteEvery
 	if s.db.opts.HandlerAge > 0 && len(s.claimedHandlers()) > 0 {
 		every = s.db.opts.handlerSeen()
 	}
-	since := s.db.opts.Clock.Since(time.Unix(0, m.Claimed))
-	return since >= every || since < 0 || !m.ClaimedRight && s.db.device.right()
+	claimed, now := time.Unix(0, m.Claimed), s.db.opts.Clock.Now().Round(0)
+	turn := func(t time.Time) time.Duration { return t.Sub(s.db.since.at.Round(0)) / every }
+	since := now.Sub(claimed)
+	return since >= every || since < 0 || turn(now) != turn(claimed) || !m.ClaimedRight && s.db.device.right()
 }
 
 // Collected is a source that was removed from the file because nobody claimed it.

@@ -3,6 +3,7 @@ package boltstore
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -82,6 +83,31 @@ func TestClaimedIsFlushed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestClaimsAreNotedTogether: sources that were claimed at different times share the
+// commits that note their use, so that an idle file is seldom written.
+func TestClaimsAreNotedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openTest(t, testPath(t), Options{Durability: DurabilityProcess})
+		defer closeTest(t, db)
+		var all []*Claimed
+		for i := range 10 {
+			all = append(all, claimTest(t, db, Claim{Source: inNamespace(fmt.Sprint("ns", i))}))
+			time.Sleep(5 * time.Minute)
+		}
+		before := db.Stats().Transactions.Count()
+		time.Sleep(24 * time.Hour)
+		if n := db.Stats().Transactions.Count() - before; n < 23 || n > 25 {
+			t.Errorf("%d transactions in a day", n)
+		}
+		for _, s := range all {
+			if age := time.Since(s.State().Claimed); age > time.Hour+time.Minute {
+				t.Errorf("%s: last noted %s ago", s.Source(), age)
+			}
+			s.Release()
+		}
+	})
 }
 
 // TestCollects: unclaimed sources, and contents that were set aside, are removed after
