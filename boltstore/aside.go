@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 

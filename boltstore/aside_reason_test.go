@@ -7,10 +7,8 @@ import (
 	"testing"
 
 	"github.com/kubewake/kubewake/boltstore/internal/beside"
-
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"

@@ -8,17 +8,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
-	"github.com/kubewake/kubewake/boltstore/internal/pack"
-	"github.com/kubewake/kubewake/boltstore/internal/pages"
-
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
-	"github.com/kubewake/kubewake/boltstore/internal/faults"
-
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/boltstore/internal/pack"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/index"
 )

@@ -3,15 +3,13 @@ package boltstore
 import (
 	"bytes"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-	"github.com/kubewake/kubewake/internal/versions"
-
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/index"
+	"github.com/kubewake/kubewake/internal/versions"
 )
 
 // apply writes a batch in the transaction. m is the source's meta before it.

@@ -3,10 +3,8 @@ package boltstore
 import (
 	"fmt"
 
-	"github.com/kubewake/kubewake/boltstore/internal/pack"
-
 	"github.com/kubewake/kubewake/boltstore/internal/format"
-
+	"github.com/kubewake/kubewake/boltstore/internal/pack"
 	"github.com/kubewake/kubewake/internal/objmeta"
 
 	"k8s.io/apimachinery/pkg/runtime"

@@ -6,12 +6,10 @@ import (
 	"math/rand/v2"
 	"os"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 

@@ -11,10 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 

@@ -10,10 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore/internal/beside"
-
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/beside"
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/internal/disktest"
 	"github.com/kubewake/kubewake/internal/sealtest"

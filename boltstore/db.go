@@ -13,14 +13,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/beside"
-
-	"github.com/kubewake/kubewake/boltstore/internal/osfile"
-	"github.com/kubewake/kubewake/boltstore/internal/pack"
-
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/klog/v2"
 
+	"github.com/kubewake/kubewake/boltstore/internal/beside"
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
+	"github.com/kubewake/kubewake/boltstore/internal/pack"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
 	"github.com/vmihailenco/msgpack/v5"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/index"
 )
 

@@ -9,9 +9,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	"github.com/vmihailenco/msgpack/v5"
 	bolt "go.etcd.io/bbolt"

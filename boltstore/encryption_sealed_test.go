@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/index"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )

@@ -9,12 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/index"
 )
 

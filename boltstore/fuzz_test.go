@@ -3,9 +3,8 @@ package boltstore
 import (
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	"github.com/vmihailenco/msgpack/v5"
 	"k8s.io/client-go/tools/cache"

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/index"
 )
 

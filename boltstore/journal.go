@@ -4,9 +4,8 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // appendBlock journals drafts under the seqs that follow last and returns the

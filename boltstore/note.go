@@ -8,15 +8,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
-	"github.com/kubewake/kubewake/boltstore/internal/pages"
-
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/index"
 )
 

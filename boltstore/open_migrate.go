@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 

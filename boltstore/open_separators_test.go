@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	"k8s.io/client-go/tools/cache"

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-	"github.com/kubewake/kubewake/internal/versions"
-
 	"github.com/kubewake/kubewake/boltstore/internal/format"
-
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
+	"github.com/kubewake/kubewake/internal/versions"
 )
 
 var errOwnUnknown = errors.New("nothing shows which objects are own writes")

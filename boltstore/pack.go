@@ -6,11 +6,9 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
-	"github.com/kubewake/kubewake/boltstore/internal/pack"
-
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/boltstore/internal/pack"
 )
 
 // Compression says how payloads are stored. Any program can read either form.

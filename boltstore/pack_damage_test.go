@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"

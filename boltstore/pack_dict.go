@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // dictValue is the stored form of a dictionary.

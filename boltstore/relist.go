@@ -7,14 +7,13 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-	"github.com/kubewake/kubewake/internal/listing"
-
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/index"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // RelistOptions say how a relist compares the server's objects with the file's.

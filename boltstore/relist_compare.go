@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/kubewake/kubewake/boltstore/internal/faults"
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-	"github.com/kubewake/kubewake/internal/listing"
-
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/index"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // ByMetadata says whether metadata is enough to recognise an unchanged object. It is not

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/kubewake/kubewake/internal/listing"
-
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/index"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // stage is a generation that a relist builds beside the served one. Its journal blocks

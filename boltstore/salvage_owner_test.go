@@ -5,11 +5,10 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/go-logr/logr"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )

@@ -10,12 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
-	"github.com/kubewake/kubewake/boltstore/internal/pages"
-
 	"github.com/go-logr/logr/funcr"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"github.com/kubewake/kubewake/index"
 )
 

@@ -8,9 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubewake/kubewake/informer/internal/backlog"
-	"github.com/kubewake/kubewake/informer/internal/durable"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
@@ -18,6 +15,8 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/informer/internal/backlog"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	"github.com/kubewake/kubewake/reflector"
 )
 

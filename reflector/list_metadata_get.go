@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kubewake/kubewake/boltstore"

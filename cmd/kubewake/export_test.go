@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewake/kubewake/boltstore"
 )

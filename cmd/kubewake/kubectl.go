@@ -24,9 +24,8 @@ import (
 	"k8s.io/kubectl/pkg/cmd/wait"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/internal/serve"
-
 	_ "github.com/kubewake/kubewake/cmd/kubewake/internal/english" // before kubectl's packages
+	"github.com/kubewake/kubewake/internal/serve"
 )
 
 // fatal is the panic by which kubectl's commands end with an error. Instead of calling
