@@ -100,16 +100,6 @@ var (
 	errNone  = fmt.Errorf("%w: there is none", ErrMoved)
 )
 
-// Lock takes the lock of a file, as a program that writes the file does, until release is
-// called. It is for tools that replace files. The error is ErrLocked if the file is in
-// use. On systems where open files cannot be replaced, Lock does nothing.
-func Lock(path string) (release func(), err error) {
-	if release, err = osfile.Lock(path); errors.Is(err, ErrLocked) {
-		err = fmt.Errorf("boltstore: %s: %w%s", path, err, osfile.Holder(path))
-	}
-	return release, err
-}
-
 // checkPath refuses a path that other users can change.
 func (db opening) checkPath() error {
 	if db.opts.AllowUnsafePath {
