@@ -78,18 +78,18 @@ type direct struct {
 	done chan error
 }
 
-// what says what a commit takes besides changes.
-type what int
+// scope says how much a commit takes.
+type scope int
 
 const (
-	changes what = iota // nothing else
-	due                 // told marks and handler positions, with bookmarks; bookmarks alone once they are due
-	all                 // everything
+	scopeChanges scope = iota // changes
+	scopeDue                  // also told marks and handler positions, with bookmarks; bookmarks alone once they are due
+	scopeAll                  // everything
 )
 
 // round takes work, commits it and keeps what failed for another try. worked says whether
 // there was any, size how many bytes of changes it had, and more whether some are left.
-func (c *committer) round(take what) (size int, worked, more bool) {
+func (c *committer) round(take scope) (size int, worked, more bool) {
 	c.busy.Lock()
 	defer c.busy.Unlock()
 	works, waiters, more := c.gather(take)
@@ -118,7 +118,7 @@ type waiter struct {
 
 // gather takes each source's share in turn, about maxCommitBytes in all. A producer whose
 // last work failed gets only that work tried again.
-func (c *committer) gather(take what) (works []*work, waiters []waiter, more bool) {
+func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bool) {
 	c.mu.Lock()
 	works = c.retry
 	c.retry = nil
@@ -160,11 +160,11 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 		if retried[s] || c.ending != nil && c.ending[s] >= lastBytes {
 			continue
 		}
-		rides := take != changes && (s.toldChanged() || s.positionsChanged() || s.claimDue())
+		rides := take != scopeChanges && (s.toldChanged() || s.positionsChanged() || s.claimDue())
 		var b *Batch
 		if p != nil {
 			var rest bool
-			b, rest = p.Take(max(share, 1), take == all || rides || take == due && s.bookmarkDue())
+			b, rest = p.Take(max(share, 1), take == scopeAll || rides || take == scopeDue && s.bookmarkDue())
 			more = more || rest
 		}
 		if b == nil && rides {

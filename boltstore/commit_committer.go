@@ -184,13 +184,13 @@ func (c *committer) run(r *running) {
 	// a large commit it is the end of that commit.
 	var from time.Time
 	var again <-chan struct{} // closed if the last commit has left more, of which it took rest
-	var rest what
+	var rest scope
 	for final := false; !final; {
 		var retry <-chan time.Time
 		if d := c.retryIn(); d > 0 {
 			retry = clk.After(d)
 		}
-		take := changes
+		take := scopeChanges
 		select {
 		case <-again:
 		case <-c.wake:
@@ -200,22 +200,22 @@ func (c *committer) run(r *running) {
 				case <-retry:
 				case <-c.full:
 				case <-c.flush:
-					take = all
+					take = scopeAll
 				case <-r.quit:
 				}
 			}
 		case <-retry:
 		case <-c.flush:
-			take = all
+			take = scopeAll
 		case <-flush.C():
-			take = due
+			take = scopeDue
 		case <-r.quit:
-			take, final = all, true
+			take, final = scopeAll, true
 			c.ending = map[*Store]int{}
 		}
 		select {
 		case <-flush.C(): // this commit writes everything that is due
-			take = max(take, due)
+			take = max(take, scopeDue)
 		default:
 		}
 		for _, taken := range []chan struct{}{c.wake, c.full} { // the changes that they announced are taken now
@@ -245,7 +245,7 @@ func (c *committer) run(r *running) {
 		} else {
 			c.probe()
 		}
-		if take != changes && !more {
+		if take != scopeChanges && !more {
 			_ = c.db.AtPath() // it logs what it finds
 			flush.Reset(c.db.opts.FlushInterval)
 		}
