@@ -84,51 +84,51 @@ func (e *early) answer(req *http.Request) *http.Response {
 	return e.resp
 }
 
-// turns is what a page knows of the page before it and the page after it. The page's mu
-// guards it.
-type turns struct {
-	early *early // this page's, if it was asked for before its turn
+// neighbours is what a page knows of the page before it and of the one after it. The
+// page's mu guards it.
+type neighbours struct {
+	early *early // this page's request, if it was sent before its turn
 
-	ahead context.Context // of the list; nil: the next page is asked for in turn
+	list  context.Context // nil: the next page is not asked for early
 	token string          // that the list function was given for this page
 	limit int64           // the same
-	size  int64           // the limit of the next page
 	over  http.RoundTripper
-	sent  *http.Request
-	next  *early
+	sent  *http.Request // for this page
+
+	nextLimit int64
+	next      *early
 }
 
-// turnTo says what limit the next page has. The page gets its early request, and asks for
-// the page after it, if pages come quickly.
-func (l *lister) turnTo(ctx context.Context, p *rawPage) (limit int64) {
+// beginPage returns the limit for a page. The page gets its early request. If pages come
+// quickly, it asks for the page after it.
+func (l *lister) beginPage(ctx context.Context, p *rawPage) (limit int64) {
 	e := l.early
 	if l.early = nil; p == nil {
 		e.drop()
 		return l.size.limit
 	}
-	p.turns = turns{early: e, token: l.at.token, limit: l.size.limit, size: l.size.limit}
+	p.neighbours = neighbours{early: e, token: l.at.token, limit: l.size.limit, nextLimit: l.size.limit}
 	if e != nil {
-		p.turns.limit = e.limit
+		p.neighbours.limit = e.limit
 	}
-	if l.steady && !l.inTurn && p.compare == nil {
-		p.turns.ahead = ctx
+	if l.steady && !l.noEarly && p.compare == nil {
+		p.neighbours.list = ctx
 	}
-	return p.turns.limit
+	return p.neighbours.limit
 }
 
-// turned keeps the request that the page has sent for the one after it, unless the page
-// has failed.
-func (l *lister) turned(p *rawPage, failed bool) {
+// endPage keeps the page's request for the one after it, unless the page has failed.
+func (l *lister) endPage(p *rawPage, failed bool) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
-	unused, next := p.turns.early, p.turns.next
-	p.turns = turns{}
+	unused, next := p.neighbours.early, p.neighbours.next
+	p.neighbours = neighbours{}
 	p.mu.Unlock()
 	unused.drop()
 	if l.early = next; failed || unused != nil { // it failed, or the list function sends other requests
-		l.inTurn = true
+		l.noEarly = true
 		l.dropEarly()
 	}
 }
@@ -138,13 +138,13 @@ func (l *lister) dropEarly() {
 	l.early = nil
 }
 
-// inTurn sends the request of a page, unless that was done before its turn.
-type inTurn struct {
+// pageTransport sends the request of a page, unless that was done before its turn.
+type pageTransport struct {
 	next http.RoundTripper
 	p    *rawPage
 }
 
-func (t inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t pageTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if pageOf(req) == nil {
 		return t.next.RoundTrip(req) // the list function also asks for something else
 	}
@@ -160,20 +160,20 @@ func (t inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
 func (p *rawPage) take(over http.RoundTripper, req *http.Request) (e *early) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turns.over, p.turns.sent = over, req
-	e = p.turns.early
+	p.neighbours.over, p.neighbours.sent = over, req
+	e = p.neighbours.early
 	switch {
 	case e == nil:
 	case e.is(req):
-		p.turns.early = nil
+		p.neighbours.early = nil
 	default:
-		p.turns.ahead, e = nil, nil // the next one would be of no use either
+		p.neighbours.list, e = nil, nil // the next one would be of no use either
 	}
 	return e
 }
 
-// lookAhead has the next page asked for once the page's answer shows its token.
-func (p *rawPage) lookAhead(resp *http.Response) {
+// readHead has the next page asked for once the page's answer shows its token.
+func (p *rawPage) readHead(resp *http.Response) {
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	// HTTP/1.1 would need a second connection.
 	if err == nil && resp.ProtoMajor > 1 && resp.StatusCode == http.StatusOK && len(packed.By(resp.Header)) == 0 && wire.Known(media) {
@@ -186,8 +186,8 @@ func (p *rawPage) lookAhead(resp *http.Response) {
 func (p *rawPage) askNext(token string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := &p.turns
-	if t.ahead == nil || t.sent == nil || t.next != nil {
+	t := &p.neighbours
+	if t.list == nil || t.sent == nil || t.next != nil {
 		return
 	}
 	q := t.sent.URL.Query()
@@ -195,11 +195,11 @@ func (p *rawPage) askNext(token string) {
 		return
 	}
 	q.Set("continue", token)
-	q.Set("limit", strconv.FormatInt(t.size, 10))
-	ctx, end := context.WithCancel(t.ahead)
+	q.Set("limit", strconv.FormatInt(t.nextLimit, 10))
+	ctx, end := context.WithCancel(t.list)
 	req := t.sent.Clone(ctx)
 	req.URL.RawQuery = q.Encode()
-	t.next = sendEarly(t.over, req, end, t.size)
+	t.next = sendEarly(t.over, req, end, t.nextLimit)
 }
 
 // headed is an answer whose head is read on the way.

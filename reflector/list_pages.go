@@ -46,9 +46,9 @@ type lister struct {
 	moved  bool   // objects have changed since they were listed; the watch brings them
 	late   bool   // the sign of the served form is asked for after the first page
 
-	early  *early // the next page, if it was asked for already
-	steady bool   // the last page came soon, and the next is to be of much the same size
-	inTurn bool   // no more pages are asked for early
+	early   *early // the next page, if it was asked for already
+	steady  bool   // the last page came soon, and the next is to be of much the same size
+	noEarly bool   // no more pages are asked for early
 
 	at            listPosition
 	form          string // sign of the served form
@@ -157,9 +157,9 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			l.keepAhead() // without a watch the list still goes on
 		}
 		raw := l.raw()
-		limit := l.turnTo(ctx, raw)
+		limit := l.beginPage(ctx, raw)
 		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, l.size.most(limit), metav1.ListOptions{Limit: limit, Continue: l.at.token})
-		l.turned(raw, err != nil)
+		l.endPage(raw, err != nil)
 		kept, rawErr := raw.result()
 		if err == nil && rawErr == nil {
 			l.measured(raw, size, meta.LenList(list)+len(kept))

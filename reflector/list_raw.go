@@ -21,13 +21,13 @@ type rawPage struct {
 	compare wire.Compare // nil: nothing is left out
 	sent    atomic.Int64 // bytes of answers as they came; 0 if they cannot be seen
 
-	mu       sync.Mutex
-	turns    turns
-	metadata *metadataFirst // nil: whole objects are asked for
-	answers  int
-	kept     []listing.Object // the objects that were left out
-	held     int64            // most memory that the answer took, see wire.Sifted
-	err      error            // why nothing could be left out, unless it is the link
+	mu         sync.Mutex
+	neighbours neighbours
+	metadata   *metadataFirst // nil: whole objects are asked for
+	answers    int
+	kept       []listing.Object // the objects that were left out
+	held       int64            // most memory that the answer took, see wire.Sifted
+	err        error            // why nothing could be left out, unless it is the link
 }
 
 type rawKey struct{}
@@ -97,7 +97,7 @@ func (p *rawPage) read(resp *http.Response) {
 	if p.compare != nil {
 		p.filter(resp)
 	} else {
-		p.lookAhead(resp)
+		p.readHead(resp)
 	}
 }
 
