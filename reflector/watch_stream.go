@@ -30,6 +30,14 @@ type watcher struct {
 	once  sync.Once
 	// proved ends the list that should confirm.
 	proved func()
+
+	// The rest is run's.
+	damaged <-chan struct{}
+	last    time.Time   // when the last event was passed on
+	seen    int64       // bytes that had come by then
+	alarm   clock.Timer // the watch has been quiet for long
+	audit   clockTimer  // a list is due
+	again   clockTimer  // unstored objects are to be listed
 }
 
 // stream returns the watch that the Reflector reads, over one that was opened.
@@ -56,6 +64,7 @@ func (w *watcher) Stop() {
 	w.inner.Stop()
 }
 
+// run passes events on until the watch ends.
 func (w *watcher) run(repaired bool) {
 	defer close(w.out)
 	defer w.inner.Stop()
@@ -64,118 +73,150 @@ func (w *watcher) run(repaired bool) {
 	if repaired && !w.send(w.bookmark()) {
 		return
 	}
-	clock := w.s.clock
-	last, seen := clock.Now(), w.p.seenBytes()
-	alarm := clock.NewTimer(w.quiet)
-	defer alarm.Stop()
-	audit := clockTimer{clk: clock}
-	defer audit.stop()
-	audit.reset(w.readIn())
-	again := clockTimer{clk: clock}
-	defer again.stop()
-	again.reset(w.s.unstored.in())
-	for damaged := w.s.store.Damaged(); ; {
-		var ev watch.Event
-		var open bool
+	clk := w.s.clock
+	w.last, w.seen = clk.Now(), w.p.seenBytes()
+	w.alarm = clk.NewTimer(w.quiet)
+	defer w.alarm.Stop()
+	w.audit.clk, w.again.clk = clk, clk
+	defer w.audit.stop()
+	defer w.again.stop()
+	w.audit.reset(w.readIn())
+	w.again.reset(w.s.unstored.in())
+	w.damaged = w.s.store.Damaged()
+	for {
+		if ev, ok := w.next(); !ok || !w.pass(ev) {
+			return
+		}
+	}
+}
+
+// next waits for the server's next event. ok is false if the watch is over, because the
+// server, the Reflector or a reason to ask or to list has ended it.
+func (w *watcher) next() (ev watch.Event, ok bool) {
+	for {
 		select {
-		case <-alarm.C():
-			if left := w.quiet - clock.Since(last); left > 0 {
-				alarm.Reset(left)
-				continue
-			}
-			if n := w.p.seenBytes(); n > seen { // a large event is on its way
-				seen = n
-				alarm.Reset(w.quiet)
+		case <-w.alarm.C():
+			if !w.isQuiet() {
 				continue
 			}
 			w.s.doubtLink()
 			w.s.patience.exceeded()
 			w.send(w.bookmark()) // the next Watch asks the server
-			return
+			return ev, false
 		case <-w.s.fresh.hurry:
-			_, kept := w.inner.(*ahead)
-			if w.short || kept && !w.s.queue.Reached() || !w.s.fresh.want() {
-				continue // an answer is under way
-			}
-			if d := w.s.proofIn(); d > 0 { // nothing else can confirm, and the watch goes on until then
-				w.s.fresh.putOff(d)
-				audit.reset(w.readIn())
+			if !w.mustAsk() {
 				continue
 			}
 			w.s.doubtLink()
 			w.send(w.bookmark()) // the next Watch asks the server
-			return
+			return ev, false
 		case <-w.s.queue.Unstored():
-			again.reset(w.s.unstored.in())
+			w.again.reset(w.s.unstored.in())
 			continue
-		case <-again.C:
+		case <-w.again.C:
 			if d, due := w.s.unstored.in(); !due || d > 0 {
-				again.reset(d, due)
+				w.again.reset(d, due)
 				continue
 			}
 			w.send(w.bookmark()) // the next Watch lists for the unstored objects
-			return
-		case <-audit.C:
+			return ev, false
+		case <-w.audit.C:
 			if d, due := w.s.auditIn(); (!due || d > 0) && !w.s.mustProve() {
-				audit.reset(w.readIn()) // the waiting callers are gone
+				w.audit.reset(w.readIn()) // the waiting callers are gone
 				continue
 			}
 			w.send(w.bookmark()) // the next Watch compares everything
-			return
-		case <-damaged:
+			return ev, false
+		case <-w.damaged:
 			w.s.doubtLink()
 			w.s.queue.Unconfirm(false)
 			w.send(w.bookmark()) // the next Watch relists
-			return
+			return ev, false
 		case <-w.done: // the channel may stay open
-			return
-		case ev, open = <-w.inner.ResultChan():
+			return ev, false
+		case ev, ok = <-w.inner.ResultChan():
 		}
 		select {
 		case <-w.done: // an end after Stop says nothing about the link
-			return
+			return ev, false
 		default:
 		}
-		if !open {
+		if !ok {
 			w.ended()
-			return
 		}
-		if ev.Type == watch.Error {
-			w.s.doubtLink()
-			if isExpired(apierrors.FromObject(ev.Object)) {
-				w.s.link.expired()
-				// The Reflector backs off from a watch that brings no event in
-				// its first second.
-				w.send(w.bookmark())
-				return
-			}
-		}
-		if failed := ev.Type == watch.Error; !w.moved && (!failed || isInternal(apierrors.FromObject(ev.Object)) || isRefusedVersion(apierrors.FromObject(ev.Object))) {
-			w.s.link.began(!failed)
-		}
-		if ev.Type == watch.Bookmark {
-			w.s.patience.bookmarked()
-			if ordered(w.s.queue) {
-				w.s.link.bookmarked()
-			}
-		}
-		w.moved = true
-		rv := versionOf(ev.Object) // from then on the transform may change the object
-		if !w.send(ev) {
-			return
-		}
-		last, seen = clock.Now(), w.p.seenBytes()
-		if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(rv) {
-			w.s.enter(PhaseLive, "")
-			w.proved()
-			audit.reset(w.readIn())
-			if w.s.fresh.wantAnswer() { // a caller has come since the server was asked
-				w.s.doubtLink()
-				w.send(w.bookmark())
-				return
-			}
+		return ev, ok
+	}
+}
+
+// isQuiet says whether the watch was quiet for as long as it may be. If not, isQuiet sets
+// the alarm again.
+func (w *watcher) isQuiet() bool {
+	if left := w.quiet - w.s.clock.Since(w.last); left > 0 {
+		w.alarm.Reset(left)
+		return false
+	}
+	if n := w.p.seenBytes(); n > w.seen { // a large event is on its way
+		w.seen = n
+		w.alarm.Reset(w.quiet)
+		return false
+	}
+	return true
+}
+
+// mustAsk says whether a caller waits for an answer that only a question brings.
+func (w *watcher) mustAsk() bool {
+	_, kept := w.inner.(*ahead)
+	if w.short || kept && !w.s.queue.Reached() || !w.s.fresh.want() {
+		return false // an answer is under way
+	}
+	d := w.s.proofIn()
+	if d > 0 { // nothing else can confirm, and the watch goes on until then
+		w.s.fresh.putOff(d)
+		w.audit.reset(w.readIn())
+	}
+	return d <= 0
+}
+
+// pass hands an event to the Reflector, and notes what it says about the link. It returns
+// false once the watch is over.
+func (w *watcher) pass(ev watch.Event) bool {
+	failed := ev.Type == watch.Error
+	if failed {
+		w.s.doubtLink()
+		if isExpired(apierrors.FromObject(ev.Object)) {
+			w.s.link.expired()
+			// The Reflector backs off from a watch that brings no event in its first
+			// second.
+			w.send(w.bookmark())
+			return false
 		}
 	}
+	if !w.moved && (!failed || isInternal(apierrors.FromObject(ev.Object)) || isRefusedVersion(apierrors.FromObject(ev.Object))) {
+		w.s.link.began(!failed)
+	}
+	if ev.Type == watch.Bookmark {
+		w.s.patience.bookmarked()
+		if ordered(w.s.queue) {
+			w.s.link.bookmarked()
+		}
+	}
+	w.moved = true
+	rv := versionOf(ev.Object) // from then on the transform may change the object
+	if !w.send(ev) {
+		return false
+	}
+	w.last, w.seen = w.s.clock.Now(), w.p.seenBytes()
+	if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(rv) {
+		w.s.enter(PhaseLive, "")
+		w.proved()
+		w.audit.reset(w.readIn())
+		if w.s.fresh.wantAnswer() { // a caller has come since the server was asked
+			w.s.doubtLink()
+			w.send(w.bookmark())
+			return false
+		}
+	}
+	return true
 }
 
 // readIn is how long a watch may go on until a list must be read, for an audit or for a
