@@ -11,10 +11,15 @@
 // [NewStandalone] does the same for an unmodified client-go informer. [WrapConfig] and
 // [Identify] find out, without a request, what a client lists.
 //
-// The first word of a file's name is its subject: listerwatcher (called by the
-// Reflector), link (the version that the server has stated), confirm (a list that proves
-// it; list_metadata is for relists), cluster (which server answers), servedform (how it serves objects), watch, relist
-// (why and how often), list (one list and its pages), request and transport (the wire;
-// internal/wire reads the answers), source (which list a client asks for), standalone
-// (under a stock informer), state (for users), options.
+// # Where to look
+//
+// The first word of a file's name is its subject:
+//
+//   - listerwatcher: what the Reflector calls. standalone: the same for a stock informer.
+//   - link: the version that the server has stated. confirm: a list that proves it.
+//   - cluster: which server answers. servedform: how it serves objects.
+//   - watch: the stream. relist: why and how often everything is listed.
+//   - list: one list and its pages.
+//   - request, transport: the wire; internal/wire reads the answers.
+//   - source: which list a client asks for. state, options: for users.
 package reflector

@@ -13,14 +13,14 @@
 // sources that there are. So a client tries again, and does not conclude that there are
 // no objects. A type without a source is not in discovery, and gets 404.
 //
-// If several sources cover a request, the first of these answers: one that an informer
-// keeps up to date (of two such, the one of all namespaces), the one that was confirmed
-// last, to the second, one of all namespaces, a typed one, an unstructured one. Discovery
-// prefers the version of a group that is kept up to date, then the one confirmed in the
-// latest hour. A source of metadata answers only if there is no other, as
-// PartialObjectMetadata and as Table; whole objects then get 406. Sources of shards, and
-// sources whose versions are not numbers, are not served. Secrets are served only if
-// [Options.Secrets] is set, and get 403 otherwise.
+// If several sources cover a request, one that an informer keeps up to date answers. Of two
+// such sources, the one of all namespaces does. If there is none, the source that was
+// confirmed last answers. Of those confirmed in the same second, one of all namespaces is
+// preferred, then a typed one, then an unstructured one. Discovery prefers the version of
+// a group that is kept up to date, then the one confirmed in the latest hour. A source of
+// metadata answers only if there is no other, as PartialObjectMetadata and as Table; whole
+// objects then get 406. Sources of shards, and sources whose versions are not numbers, are
+// not served. Secrets are served only if [Options.Secrets] is set, and get 403 otherwise.
 //
 // Objects come as JSON, YAML, PartialObjectMetadata, and Table with a server's columns
 // for the usual kinds. Typed sources also have protobuf.
@@ -71,4 +71,10 @@
 // since the server last confirmed the source, Kubewake-Confirmed the time of that. If the
 // age is above [Options.WarnAfter] or not known, a Warning header says so, which kubectl
 // prints.
+//
+// # Where to look
+//
+// handler has the options and the headers of an answer, fresh the reads that wait for the
+// server. storage chooses the source, list reads its pages, and watch its changes. Package
+// kubeapi has the rest of the API.
 package apifile

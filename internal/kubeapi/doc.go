@@ -22,4 +22,13 @@
 // The handler keeps no changes for a watcher. It asks the Storage for the next ones when
 // the last ones have been sent. So a watcher that does not read costs no memory beyond
 // one batch.
+//
+// # Where to look
+//
+//   - handler: a request's way. path and negotiate: what it asks for, in which form.
+//   - storage: the interface. type and object: what a Storage serves.
+//   - list, stream, room: lists, how they are sent, and the memory for them. fields: field
+//     selectors.
+//   - watch: the events and bookmarks of a watch.
+//   - encoding, yaml, table: the forms of answers. discovery, aggregated, shortnames: types.
 package kubeapi

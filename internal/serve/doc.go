@@ -27,4 +27,15 @@
 // allowed if the server allowed the same within [LinkOptions.Offline], and denied
 // otherwise. So nobody gains a right while the link is down, and a right that was taken
 // away is lost here after that time.
+//
+// # Where to look
+//
+//   - server: the addresses, and what serves at each. limits and stream: places and times.
+//   - caller, token, certificates, kubeconfig: who calls.
+//   - review, accepted: what the server allows a caller.
+//   - route: whether the file or the server answers. A [File] passes a read on if it does
+//     not have the objects. file: a file of this process, and one that is shared.
+//   - link: requests that are passed on. identity: which cluster the server is of. outage:
+//     while it does not answer.
+//   - discovery, schemas, selfreview: answers to which file and server both contribute.
 package serve
