@@ -93,9 +93,9 @@ func TestKindIsLearned(t *testing.T) {
 		kind(db, "example.com/v1 Widget")
 		relist(t, s, "8", RelistOptions{}, nil, 1)
 		kind(db, "example.com/v1 Widget")
-		writes := lastTx(t, db)
+		writes := transactions(t, db)
 		must(t, s.Describe(Description{Kind: "Widget"}))
-		if lastTx(t, db) != writes {
+		if transactions(t, db) != writes {
 			t.Error("what is known was written")
 		}
 		closeTest(t, db)

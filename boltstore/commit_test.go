@@ -169,14 +169,6 @@ func TestSourcesShareCommits(t *testing.T) {
 	}
 }
 
-func transactions(t *testing.T, db *DB) (id int) {
-	t.Helper()
-	if err := db.h.view(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
 // TestJournalRetention: blocks are removed when size and age require it, and never before
 // all handlers have been told.
 func TestJournalRetention(t *testing.T) {

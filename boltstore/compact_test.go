@@ -17,27 +17,6 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
-// wasteful makes a closed file with few objects in many pages, two sources, a
-// journal and a source that was set aside.
-func wasteful(t *testing.T, path string) {
-	t.Helper()
-	db := openTest(t, path, Options{Compression: CompressionNone})
-	s := claimTest(t, db, Claim{Indexers: indexers})
-	fill(t, s, 1000, 10)
-	p := &testProducer{}
-	s.Attach(p)
-	p.add(t, s, configMap("ns", "late", 5000, nil))
-	p.wait(t)
-	other := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "configmaps", Namespace: "x", Form: FormTyped}})
-	if err := other.Add(configMap("x", "one", 1, nil)); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.SetAside(); err != nil {
-		t.Fatal(err)
-	}
-	closeTest(t, db)
-}
-
 func size(t testing.TB, path string) int64 {
 	t.Helper()
 	st, err := os.Stat(path)
@@ -368,21 +347,6 @@ func TestCompactsByItself(t *testing.T) {
 			}
 		})
 	}
-}
-
-// kept returns once the keeper has looked after the last commit and is at rest.
-func kept(t testing.TB, db *DB) {
-	t.Helper()
-	k := &db.keeper
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // between two looks: there is no signal to wait for
-		k.mu.Lock()
-		done := !k.running && k.next.After(db.opts.Clock.Now())
-		k.mu.Unlock()
-		if done {
-			return
-		}
-	}
-	t.Fatal("the keeper did not look")
 }
 
 // TestProgressPanics: a panic of the caller's function ends a compaction with an error.

@@ -107,13 +107,6 @@ func TestHandlerOfALostSource(t *testing.T) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // manyHandlers returns a file with many sources and handlers, and its pages that lead to
 // all sources and to the one of the handlers.
 func manyHandlers(t *testing.T, o Options) (file []byte, page map[string]int) {

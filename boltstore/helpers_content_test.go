@@ -307,3 +307,24 @@ func fillSmall(t *testing.T, path string, o Options) {
 		t.Fatal(err)
 	}
 }
+
+// wasteful makes a closed file with few objects in many pages, two sources, a
+// journal and a source that was set aside.
+func wasteful(t *testing.T, path string) {
+	t.Helper()
+	db := openTest(t, path, Options{Compression: CompressionNone})
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	fill(t, s, 1000, 10)
+	p := &testProducer{}
+	s.Attach(p)
+	p.add(t, s, configMap("ns", "late", 5000, nil))
+	p.wait(t)
+	other := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "configmaps", Namespace: "x", Form: FormTyped}})
+	if err := other.Add(configMap("x", "one", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.SetAside(); err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, db)
+}

@@ -316,3 +316,34 @@ func openTest(t testing.TB, path string, o Options) *DB {
 const inMemory = "KUBEWAKE_TEST_IN_MEMORY"
 
 func testPath(t testing.TB) string { return filepath.Join(t.TempDir(), "test.db") }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// transactions is the number of the last transaction that wrote.
+func transactions(t *testing.T, db *DB) (id int) {
+	t.Helper()
+	if err := db.h.view(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// kept returns once the keeper has looked after the last commit and is at rest.
+func kept(t testing.TB, db *DB) {
+	t.Helper()
+	k := &db.keeper
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // between two looks: there is no signal to wait for
+		k.mu.Lock()
+		done := !k.running && k.next.After(db.opts.Clock.Now())
+		k.mu.Unlock()
+		if done {
+			return
+		}
+	}
+	t.Fatal("the keeper did not look")
+}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -17,15 +15,6 @@ func stateIn(t *testing.T, db *DB) State {
 		t.Fatal(states, err)
 	}
 	return states[0]
-}
-
-// lastTx is the number of the last transaction that wrote.
-func lastTx(t *testing.T, db *DB) (id int) {
-	t.Helper()
-	if err := db.h.view(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	return id
 }
 
 // TestDescribe: discovery's answer is in the file, even for a source without objects,
@@ -49,13 +38,13 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 	known("described", db)
-	writes := lastTx(t, db)
+	writes := transactions(t, db)
 	for _, same := range []Description{{}, {Scope: ScopeNamespaced}, {Names: want}, {Categories: categories}, {Columns: columns}} {
 		if err := s.Describe(same); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if lastTx(t, db) != writes {
+	if transactions(t, db) != writes {
 		t.Error("what is known was written")
 	}
 	known("described again", db)
