@@ -350,7 +350,7 @@ func (l *listener) exited() {
 	l.log.Error(nil, "A handler has ended its goroutine (runtime.Goexit, t.FailNow) and is not called any more", "source", l.inf.store.Source().String(),
 		"handler", fmt.Sprintf("%T", l.handler))
 	if err := l.inf.RemoveEventHandler(l); err != nil {
-		l.log.Error(err, "It could not be removed", "source", l.inf.store.Source().String())
+		l.log.Error(err, "The handler could not be removed", "source", l.inf.store.Source().String())
 	}
 }
 

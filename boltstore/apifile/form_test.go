@@ -178,3 +178,19 @@ func TestColumns(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestRefusedEncoding: a client that refuses gzip gets an answer without it.
+func TestRefusedEncoding(t *testing.T) {
+	db := filetest.Open(t, boltstore.Options{})
+	large := configMap("a", "x", 1)
+	large.Data["large"] = string(make([]byte, 1<<20))
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", large)
+	h := New(db, Options{})
+	for _, path := range []string{"/api/v1/configmaps", "/api/v1/configmaps?limit=1"} {
+		for accept, want := range map[string]string{"gzip": "gzip", "GZIP": "gzip", "br, gzip;q=0.5": "gzip", "identity, gzip;q=0": "", "x-gzipped": "", "": ""} {
+			if got := ask(t, h, http.MethodGet, path, "Accept-Encoding", accept).header.Get("Content-Encoding"); got != want {
+				t.Errorf("%s: %q for %q", path, got, accept)
+			}
+		}
+	}
+}

@@ -109,22 +109,6 @@ func TestKeptNext(t *testing.T) {
 	}
 }
 
-// TestRefusedEncoding: a client that refuses gzip gets an answer without it.
-func TestRefusedEncoding(t *testing.T) {
-	db := filetest.Open(t, boltstore.Options{})
-	large := configMap("a", "x", 1)
-	large.Data["large"] = string(make([]byte, 1<<20))
-	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", large)
-	h := New(db, Options{})
-	for _, path := range []string{"/api/v1/configmaps", "/api/v1/configmaps?limit=1"} {
-		for accept, want := range map[string]string{"gzip": "gzip", "GZIP": "gzip", "br, gzip;q=0.5": "gzip", "identity, gzip;q=0": "", "x-gzipped": "", "": ""} {
-			if got := ask(t, h, http.MethodGet, path, "Accept-Encoding", accept).header.Get("Content-Encoding"); got != want {
-				t.Errorf("%s: %q for %q", path, got, accept)
-			}
-		}
-	}
-}
-
 // TestVersionLeftBehind: if a server serves an earlier version of a custom resource
 // again, the mirror keeps that one. Discovery prefers it to the later version, which is
 // no longer kept: clients would otherwise read outdated objects.
