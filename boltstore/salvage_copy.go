@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
-
-	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 )
 
 // copier copies one source into a new file, in transactions of a few MiB.
@@ -70,32 +70,7 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	}
 	delete(subs, string(layout.BucketGen))
 	delete(subs, string(layout.BucketJournal))
-	restart := false
-	for name, sub := range subs {
-		if !isPart([]byte(name)) {
-			c.unknown([]byte(name))
-			restart = true
-			continue
-		}
-		before := c.errs.Len()
-		if c.with.from == c.with.to {
-			c.bucket([][]byte{[]byte(name)}, sub)
-		} else {
-			c.part([]byte(name), sub)
-		}
-		if c.errs.Len() > before && (name == string(layout.BucketHandlers) || name == string(layout.BucketParked)) {
-			restart = true // changes that they were not told may be lost
-		}
-		if name == string(layout.BucketDicts) && sub.Seq > 0 { // no version may ever mean another dictionary
-			c.do(8, func(src sourceTx, _ *applier) error {
-				b, err := src.Root.CreateBucketIfNotExists(layout.BucketDicts)
-				if err != nil {
-					return err
-				}
-				return b.SetSequence(sub.Seq)
-			})
-		}
-	}
+	restart := c.others(subs)
 	c.flush()
 	if c.m.Items != c.was.Items || c.m.Own != c.was.Own || c.m.Noted.Unstored < c.was.Noted.Unstored {
 		restart = true // no list will show the delete of an object whose record is lost
@@ -119,6 +94,37 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 		return src.putMeta(c.m)
 	}))
 	return c.errs.Err()
+}
+
+// others copies the source's other buckets. restart says that handlers must start over,
+// since changes that they were not told may be lost.
+func (c *copier) others(subs map[string]pages.Bucket) (restart bool) {
+	for name, sub := range subs {
+		if !isPart([]byte(name)) {
+			c.unknown([]byte(name))
+			restart = true
+			continue
+		}
+		before := c.errs.Len()
+		if c.with.from == c.with.to {
+			c.bucket([][]byte{[]byte(name)}, sub)
+		} else {
+			c.part([]byte(name), sub)
+		}
+		if c.errs.Len() > before && (name == string(layout.BucketHandlers) || name == string(layout.BucketParked)) {
+			restart = true
+		}
+		if name == string(layout.BucketDicts) && sub.Seq > 0 { // no version may ever mean another dictionary
+			c.do(8, func(src sourceTx, _ *applier) error {
+				b, err := src.Root.CreateBucketIfNotExists(layout.BucketDicts)
+				if err != nil {
+					return err
+				}
+				return b.SetSequence(sub.Seq)
+			})
+		}
+	}
+	return restart
 }
 
 func (c *copier) owner() format.Owner { return format.OwnerOf(c.id) }
