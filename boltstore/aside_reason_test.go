@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore/internal/beside"
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/internal/beside"
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // TestAsideReasons: each kind of unusable file has its own reason, even after a

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // TestCheckReports: Check names each way in which journal, marks and handlers can

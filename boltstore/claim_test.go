@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // TestClaimHeals: a claim that meets damage first gets the salvaged objects.

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // claimNoteEvery is how often a claim's use is noted in the file, at most. The note

@@ -3,12 +3,12 @@ package boltstore
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 	"github.com/kubewake/kubewake/internal/objmeta"
-
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 )
 
 // Change is one change to a source, made ready to be stored by [Claimed.Prepare]. The

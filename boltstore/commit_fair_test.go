@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // endless is a producer that always has more than fits in a transaction.

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
 func (p *testProducer) add(t *testing.T, s *Claimed, objs ...*corev1.ConfigMap) {

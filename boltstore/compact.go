@@ -10,10 +10,10 @@ import (
 	"runtime"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // Compaction is the result of a compaction.

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 type askingPosition struct {

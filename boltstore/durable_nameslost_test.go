@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // TestHandlerNameLostWithPage: an unregistered handler whose name was lost with a damaged page starts

@@ -9,11 +9,11 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"github.com/vmihailenco/msgpack/v5"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // Position is the handler position: how far a durable handler has acknowledged.

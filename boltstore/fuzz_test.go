@@ -3,11 +3,11 @@ package boltstore
 import (
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"github.com/vmihailenco/msgpack/v5"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // Fuzz targets of the file's forms. Their inputs have valid checksums, unlike damage,

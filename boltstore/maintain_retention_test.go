@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-	"github.com/kubewake/kubewake/boltstore/internal/osfile"
-
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
 // TestJournalAge: blocks older than JournalAge are removed, however few they are, and

@@ -11,15 +11,15 @@ import (
 	"syscall"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
 	"github.com/kubewake/kubewake/boltstore/internal/beside"
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
-
-	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 )
 
 // Open opens the file at path, or creates it. It also makes the file's folder, for this

@@ -7,10 +7,10 @@ import (
 	"os"
 	"path/filepath"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // A file that was opened for reading with GiveWay is read without its lock.

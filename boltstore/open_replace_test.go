@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore/internal/beside"
-
 	"golang.org/x/sys/unix"
+
+	"github.com/kubewake/kubewake/boltstore/internal/beside"
 )
 
 // ruined returns the folder of a file with 200 objects and a ruined page.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
-
-	"k8s.io/client-go/tools/cache"
 )
 
 // bucketAt returns the bucket at path in the file f.

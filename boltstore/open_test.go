@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 func TestOpenBadFiles(t *testing.T) {

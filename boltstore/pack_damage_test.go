@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // TestDictionaryGoneMeanwhile: a change is stored even if the dictionary that packed it

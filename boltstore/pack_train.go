@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // trainFrom trains a dictionary from the payloads of changes, if there is none.

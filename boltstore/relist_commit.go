@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/internal/versions"
-
-	bolt "go.etcd.io/bbolt"
-	"k8s.io/client-go/tools/cache"
 )
 
 // sweep deletes the objects that no page has shown, as of the list's version.

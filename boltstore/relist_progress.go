@@ -7,12 +7,12 @@ import (
 	"maps"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/internal/listing"
-
-	bolt "go.etcd.io/bbolt"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // A source's first list is staged, and its stage outlives the relist. The staged

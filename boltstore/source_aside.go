@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // SetAside moves the source's contents out of the way, to /aside/<unix ns>/<id>,

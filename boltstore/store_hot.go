@@ -3,9 +3,9 @@ package boltstore
 import (
 	"sync"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
 // hotCache keeps decoded objects within a budget in bytes of memory. A caller that holds
