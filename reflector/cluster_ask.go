@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// asked has what the servers of one config said about their clusters.
-type asked struct {
+// clusterAnswers has what the servers of one config said about their clusters.
+type clusterAnswers struct {
 	questions
 	uids map[string]clusterAnswer // by address
 }
@@ -29,18 +29,18 @@ func (t *transport) clusterUID(req *http.Request) (k clusterAnswer, err error) {
 	if err != nil {
 		return k, err
 	}
-	came, n, end, err := t.asked.begin(req.Context())
+	came, n, end, err := t.clusters.begin(req.Context())
 	if err != nil {
 		return k, err
 	}
 	defer end()
 	host := req.URL.Host + server
-	if k, ok := t.asked.uids[host]; ok && k.n > came {
+	if k, ok := t.clusters.uids[host]; ok && k.n > came {
 		return k, nil // another source has asked
 	}
 	if k, err = t.askClusterUID(req, server); err == nil {
 		k.n = n
-		t.asked.uids[host] = k
+		t.clusters.uids[host] = k
 	}
 	return k, err
 }

@@ -70,7 +70,7 @@ type pageAsk struct {
 	token          string // continue token; "": the first page
 	pack           bool   // the answer may be compressed
 	most           int64  // bytes that may come; 0: any
-	few            bool   // only if the link admits it, see road.admits; otherwise errNoRoom
+	few            bool   // only if the link admits it, see linkSpeed.admits; otherwise errNoRoom
 }
 
 // pageAnswer is a page of metadata.
@@ -114,12 +114,12 @@ func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err err
 	var sent atomic.Int64
 	var began time.Time
 	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) {
-		if ask.few && !t.road.admits(ask.most) {
+		if ask.few && !t.speed.admits(ask.most) {
 			return nil, errNoRoom
 		}
 		return notePulse(func(req *http.Request) (*http.Response, error) {
-			began = t.road.now()
-			return packed.RoundTrip(t.next, t.road.trace(req), ask.pack && !t.plain, &sent)
+			began = t.speed.now()
+			return packed.RoundTrip(t.next, t.speed.trace(req), ask.pack && !t.plain, &sent)
 		}, req)
 	})
 	if err != nil {
@@ -134,7 +134,7 @@ func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err err
 	}
 	a.flow = resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
 	a.listed, a.about, _, err = wire.ReadMetadata(resp)
-	a.size, a.sent, a.took = body.size, sent.Load(), t.road.now().Sub(began)
+	a.size, a.sent, a.took = body.size, sent.Load(), t.speed.now().Sub(began)
 	return a, err
 }
 
@@ -155,7 +155,7 @@ func (c *capped) Read(p []byte) (int, error) {
 }
 
 // trace returns the request with a trace that measures it.
-func (r *road) trace(req *http.Request) *http.Request {
+func (r *linkSpeed) trace(req *http.Request) *http.Request {
 	var mu sync.Mutex
 	var connecting, wrote time.Time
 	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{

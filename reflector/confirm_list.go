@@ -153,7 +153,7 @@ func (p *proof) list(ctx context.Context) error {
 	case known && auto:
 		return p.auto(ctx)
 	case known:
-		near, _, _ := p.template.t.road.near()
+		near, _, _ := p.template.t.speed.near()
 		for !p.done() {
 			if _, err := p.page(ctx, pageAsk{bytes: provingPage, pack: !near}); err != nil {
 				return err
@@ -168,7 +168,7 @@ func (p *proof) list(ctx context.Context) error {
 
 // auto reads the list if that is cheap.
 func (p *proof) auto(ctx context.Context) error {
-	r := p.template.t.road
+	r := p.template.t.speed
 	near, known, judged := r.near()
 	if near && !known {
 		if err := p.probe(ctx, r, judged); err != nil || p.done() {
@@ -185,7 +185,7 @@ func (p *proof) auto(ctx context.Context) error {
 // probe reads the first page over a link that looks near. Its end shows whether the link
 // is fast. If other lists have used up the bytes for such pages, probe waits for their
 // result.
-func (p *proof) probe(ctx context.Context, r *road, judged <-chan struct{}) error {
+func (p *proof) probe(ctx context.Context, r *linkSpeed, judged <-chan struct{}) error {
 	if p.s.store.MetadataSize() > 0 && p.all > nearBytes {
 		return errNotWorth
 	}
@@ -212,7 +212,7 @@ func (p *proof) probe(ctx context.Context, r *road, judged <-chan struct{}) erro
 func (p *proof) done() bool { return p.rv != "" && p.token == "" }
 
 // near reads the list over a near link, in pages that grow with the speed of the link.
-func (p *proof) near(ctx context.Context, r *road) error {
+func (p *proof) near(ctx context.Context, r *linkSpeed) error {
 	taken := p.all
 	if taken > nearBytes || !r.reserve(shareNear, taken) {
 		return errNotWorth
@@ -240,7 +240,7 @@ func (p *proof) near(ctx context.Context, r *road) error {
 
 // little reads a small list over a link that may be far or slow. It gives up the rest if
 // that would not come before the bookmark: it would only delay the bookmark.
-func (p *proof) little(ctx context.Context, r *road) error {
+func (p *proof) little(ctx context.Context, r *linkSpeed) error {
 	most := sentAs(p.all-p.size) * 9 / 8
 	if !r.reserve(shareFar, most) {
 		return errNotWorth

@@ -37,7 +37,7 @@ func (s *ListerWatcher) askByList(ctx context.Context) (*pageAnswer, error) {
 	case err != nil:
 		return nil, fmt.Errorf("list the metadata of %s: %w", s.store.Source(), err)
 	}
-	m.t.road.paged(a.size, a.took)
+	m.t.speed.paged(a.size, a.took)
 	return &a, nil
 }
 

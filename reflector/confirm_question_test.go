@@ -94,7 +94,7 @@ func TestListIsNoQuestion(t *testing.T) {
 		"500":        func(f *fixture) { f.sim.FailNext(lists, 1<<30, code(http.StatusInternalServerError)) },
 		"429":        func(f *fixture) { f.sim.FailNext(lists, 1<<30, code(http.StatusTooManyRequests)) },
 		"not a list": func(f *fixture) { f.sim.FailNext(lists, 1<<30, code(http.StatusOK)) },
-		"no room":    func(f *fixture) { transportOf(f.t, f.client.Transport).road.reserve(shareFar, farBytes) },
+		"no room":    func(f *fixture) { transportOf(f.t, f.client.Transport).speed.reserve(shareFar, farBytes) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {

@@ -237,11 +237,11 @@ func TestListIsWorthIt(t *testing.T) {
 					f.store.NoteMetadataSize(640)
 				}
 				f.asleep2()
-				ours.road.mu.Lock()
+				ours.speed.mu.Lock()
 				if tc.near {
-					ours.road.connect = time.Millisecond
+					ours.speed.connect = time.Millisecond
 				}
-				ours.road.mu.Unlock()
+				ours.speed.mu.Unlock()
 				f.sim.SetBandwidth(tc.bandwidth)
 				f.reflect()
 				after(900 * time.Millisecond)
@@ -283,7 +283,7 @@ func TestListCompares(t *testing.T) {
 // TestLinkIsNear: a link is near if it connects and answers at once, and fast if the
 // first page comes at once. A new connection may lead elsewhere.
 func TestLinkIsNear(t *testing.T) {
-	r := newRoad()
+	r := newLinkSpeed()
 	expect := func(near, known bool) {
 		t.Helper()
 		if n, k, _ := r.near(); n != near || k != known {
@@ -330,7 +330,7 @@ func TestFirstConnectionShowsTheLink(t *testing.T) {
 		func(f *fixture) error { _, err := f.requests.version(t.Context()); return err },
 	} {
 		f := newFixture(t, 1)
-		r := transportOf(t, f.client.Transport).road
+		r := transportOf(t, f.client.Transport).speed
 		r.now = func() time.Time { return time.Unix(1e9, 0) } // all at once
 		if near, _, _ := r.near(); near {
 			t.Error("a link looks near that nobody has tried")
@@ -347,7 +347,7 @@ func TestFirstConnectionShowsTheLink(t *testing.T) {
 // TestLinkAdmits: the bytes that lists may bring before a watch is open depend on the
 // link's behaviour so far.
 func TestLinkAdmits(t *testing.T) {
-	admitted := func(r *road, each int64) (n int) {
+	admitted := func(r *linkSpeed, each int64) (n int) {
 		for n < 100 && r.admits(each) {
 			n++
 		}
@@ -355,26 +355,26 @@ func TestLinkAdmits(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		show func(*road)
+		show func(*linkSpeed)
 		each int64
 		n    int
 	}{
-		{"not connected, small", func(*road) {}, smallBytes, farBytes / smallBytes},
-		{"not connected, more", func(*road) {}, smallBytes + 1, 0},
-		{"far", func(r *road) { r.connected(30 * time.Millisecond); r.answered(time.Millisecond) }, smallBytes, farBytes / smallBytes},
-		{"looks near", func(r *road) { r.connected(time.Millisecond); r.answered(time.Millisecond) }, fewBytes, unknownBytes / fewBytes},
-		{"near and slow", func(r *road) {
+		{"not connected, small", func(*linkSpeed) {}, smallBytes, farBytes / smallBytes},
+		{"not connected, more", func(*linkSpeed) {}, smallBytes + 1, 0},
+		{"far", func(r *linkSpeed) { r.connected(30 * time.Millisecond); r.answered(time.Millisecond) }, smallBytes, farBytes / smallBytes},
+		{"looks near", func(r *linkSpeed) { r.connected(time.Millisecond); r.answered(time.Millisecond) }, fewBytes, unknownBytes / fewBytes},
+		{"near and slow", func(r *linkSpeed) {
 			r.connected(time.Millisecond)
 			r.answered(time.Millisecond)
 			r.paged(probeBytes, time.Second)
 		}, smallBytes, farBytes / smallBytes},
-		{"near and fast", func(r *road) {
+		{"near and fast", func(r *linkSpeed) {
 			r.connected(time.Millisecond)
 			r.answered(time.Millisecond)
 			r.paged(probeBytes, time.Millisecond)
 		}, fewBytes, 100},
 	} {
-		r := newRoad()
+		r := newLinkSpeed()
 		tc.show(r)
 		if n := admitted(r, tc.each); n != tc.n {
 			t.Errorf("%s: %d lists are admitted, not %d", tc.name, n, tc.n)

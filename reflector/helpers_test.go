@@ -47,7 +47,7 @@ type fixture struct {
 	claim   func() // begins another life
 	telling sync.Mutex
 	told    []string
-	road    atomic.Pointer[func(*http.Request) error] // breaks the way to the server
+	breaks  atomic.Pointer[func(*http.Request) error] // breaks the way to the server
 	tries   atomic.Int64                              // requests that took it, or would have
 	paid    kubesim.Cost                              // up to the last call of cost
 }
@@ -56,7 +56,7 @@ type fixture struct {
 func (f *fixture) roundTrip(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		f.tries.Add(1)
-		if broken := f.road.Load(); broken != nil {
+		if broken := f.breaks.Load(); broken != nil {
 			if err := (*broken)(req); err != nil {
 				return nil, err
 			}

@@ -23,8 +23,8 @@ func TestServerUnreachable(t *testing.T) {
 	fails := func(err error) func(f *fixture) (mend func()) {
 		return func(f *fixture) func() {
 			broken := func(*http.Request) error { return err }
-			f.road.Store(&broken)
-			return func() { f.road.Store(nil) }
+			f.breaks.Store(&broken)
+			return func() { f.breaks.Store(nil) }
 		}
 	}
 	answers := func(err *apierrors.StatusError) func(f *fixture) (mend func()) {

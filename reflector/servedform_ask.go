@@ -26,7 +26,7 @@ func (t *transport) servedForm(req *http.Request, late bool) (sign, definition s
 	if src.Group == "" {
 		path = "/openapi/v3/api/" + src.Version
 	}
-	came, n, end, err := t.formed.begin(req.Context())
+	came, n, end, err := t.forms.begin(req.Context())
 	if err != nil {
 		return "", "", err
 	}
@@ -34,13 +34,13 @@ func (t *transport) servedForm(req *http.Request, late bool) (sign, definition s
 	shared := func(path string, ask func(*http.Request, string, string) (string, error)) (string, error) {
 		key := req.URL.Host + server + path
 		// For a list, an old sign is no worse than none.
-		if f, ok := t.formed.of[key]; ok && (f.n > came || late && time.Since(f.at) < shareFor) {
+		if f, ok := t.forms.of[key]; ok && (f.n > came || late && time.Since(f.at) < shareFor) {
 			return f.sign, nil
 		}
 		at := time.Now()
 		sign, err := ask(req, server, path)
 		if err == nil {
-			t.formed.of[key] = answer{sign, n, at}
+			t.forms.of[key] = answer{sign, n, at}
 		}
 		return sign, err
 	}
@@ -55,8 +55,8 @@ func (t *transport) servedForm(req *http.Request, late bool) (sign, definition s
 // sign for a late list.
 const shareFor = time.Minute
 
-// formed is what the servers of one config said about the forms that they serve.
-type formed struct {
+// formAnswers has what the servers of one config said about the forms that they serve.
+type formAnswers struct {
 	questions
 	of       map[string]answer        // by address and path
 	versions map[string]serverVersion // by address
@@ -85,7 +85,7 @@ func (t *transport) askForm(req *http.Request, server, path string) (string, err
 		return "", err
 	}
 	host := req.URL.Host + server
-	v := t.formed.versions[host]
+	v := t.forms.versions[host]
 	if conn == "" || v.conn != conn || time.Since(v.at) >= shareFor {
 		var told struct {
 			GitVersion, GitCommit, BuildDate string
@@ -96,7 +96,7 @@ func (t *transport) askForm(req *http.Request, server, path string) (string, err
 			return "", err
 		}
 		v = serverVersion{fmt.Sprintf("%q", told), conn, at}
-		t.formed.versions[host] = v
+		t.forms.versions[host] = v
 	}
 	return hashed(v.version + " " + fmt.Sprintf("%q", hash)), nil
 }

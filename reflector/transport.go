@@ -17,14 +17,14 @@ import (
 // together share one connection. Call it before a client is built. A config that was wrapped
 // before stays as it is.
 func WrapConfig(cfg *rest.Config) *rest.Config {
-	asked := &asked{newQuestions(), map[string]clusterAnswer{}}
-	formed := &formed{newQuestions(), map[string]answer{}, map[string]serverVersion{}}
-	gate, road := newGate(), newRoad()
+	clusters := &clusterAnswers{newQuestions(), map[string]clusterAnswer{}}
+	forms := &formAnswers{newQuestions(), map[string]answer{}, map[string]serverVersion{}}
+	gate, speed := newGate(), newLinkSpeed()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		if wrapped(rt) {
 			return rt // two would sift each other's answers
 		}
-		return &transport{next: rt, asked: asked, formed: formed, gate: gate, road: road, plain: cfg.DisableCompression}
+		return &transport{next: rt, clusters: clusters, forms: forms, gate: gate, speed: speed, plain: cfg.DisableCompression}
 	})
 	return cfg
 }
@@ -45,12 +45,12 @@ func wrapped(rt http.RoundTripper) bool {
 
 // transport sees the requests of all clients that are built on one config.
 type transport struct {
-	next   http.RoundTripper
-	asked  *asked
-	formed *formed
-	gate   *gate
-	road   *road
-	plain  bool // answers must not be compressed
+	next     http.RoundTripper
+	clusters *clusterAnswers
+	forms    *formAnswers
+	gate     *gate
+	speed    *linkSpeed
+	plain    bool // answers must not be compressed
 }
 
 // RoundTrip implements http.RoundTripper. A request that carries a probe does not
@@ -107,7 +107,7 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 // ask sends a question of the transport's own, such as which cluster answers. It may be the
 // request that makes the connection, so it measures the link, too.
 func (t *transport) ask(req *http.Request) (*http.Response, error) {
-	return t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return t.next.RoundTrip(t.road.trace(req)) })
+	return t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return t.next.RoundTrip(t.speed.trace(req)) })
 }
 
 // fetch asks for the path, as metadata where the server can give that, with the
@@ -153,7 +153,7 @@ func (q questions) begin(ctx context.Context) (came, n uint64, end func(), err e
 // measure sends a request. It counts the bytes of the answer if the request is a
 // page's.
 func (t *transport) measure(req *http.Request) (*http.Response, error) {
-	req = t.road.trace(req)
+	req = t.speed.trace(req)
 	p, _ := req.Context().Value(rawKey{}).(*rawPage)
 	if p == nil {
 		return t.next.RoundTrip(req)
