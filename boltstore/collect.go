@@ -25,9 +25,9 @@ func (s *Store) claimDue() bool {
 		every = s.db.opts.handlerSeen()
 	}
 	claimed, now := time.Unix(0, m.Claimed), s.db.opts.Clock.Now().Round(0)
-	turn := func(t time.Time) time.Duration { return t.Sub(s.db.since.at.Round(0)) / every }
+	period := func(t time.Time) time.Duration { return t.Sub(s.db.since.at.Round(0)) / every }
 	since := now.Sub(claimed)
-	return since >= every || since < 0 || turn(now) != turn(claimed) || !m.ClaimedRight && s.db.device.right()
+	return since >= every || since < 0 || period(now) != period(claimed) || !m.ClaimedRight && s.db.device.right()
 }
 
 // Collected is a source that was removed from the file because nobody claimed it.

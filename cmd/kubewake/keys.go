@@ -74,9 +74,25 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 			return say("%s: keep it apart from the files that it encrypts, and keep a copy", args[0])
 		},
 	})
+	cmd.AddCommand(newRotate(streams, say),
+		newConvert("encrypt", "Encrypt a file with the keyset", func(file dbFile) error {
+			db, err := openExisting(streams, file)
+			if err != nil {
+				return err
+			}
+			return db.Close()
+		}, func(path string) error { return say("%s is encrypted", path) }),
+		newConvert("decrypt", "Decrypt an encrypted file", func(file dbFile) error {
+			o := file.options()
+			o.Logger = loggerTo(streams.ErrOut)
+			return flagOf(boltstore.Decrypt(file.path, o))
+		}, func(path string) error { return say("%s is no longer encrypted", path) }))
+	return cmd
+}
 
+func newRotate(streams genericiooptions.IOStreams, say func(format string, args ...any) error) *cobra.Command {
 	var file dbFile
-	rotate := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Add a key to the keyset and make it the primary one",
 		Long: "Add a key to the keyset and make it the primary one. A file that the keyset encrypts gets new data keys when it is " +
@@ -84,10 +100,10 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 		Example: "  kubewake keys rotate --keyset cache.key --db cache.db",
 		Args:    cobra.NoArgs,
 	}
-	keysetFlag(rotate, &file.keyset)
-	rotate.Flags().StringVar(&file.path, "db", "", "a file that gets new data keys now")
-	file.unsafeFlag(rotate)
-	rotate.RunE = func(*cobra.Command, []string) error {
+	keysetFlag(cmd, &file.keyset)
+	cmd.Flags().StringVar(&file.path, "db", "", "a file that gets new data keys now")
+	file.unsafeFlag(cmd)
+	cmd.RunE = func(*cobra.Command, []string) error {
 		if file.keyset == "" {
 			return errNoKeyset
 		}
@@ -123,20 +139,6 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 		}
 		return say("%s: it has a new primary key, and %s new data keys", file.keyset, file.path)
 	}
-
-	cmd.AddCommand(rotate,
-		newConvert("encrypt", "Encrypt a file with the keyset", func(file dbFile) error {
-			db, err := openExisting(streams, file)
-			if err != nil {
-				return err
-			}
-			return db.Close()
-		}, func(path string) error { return say("%s is encrypted", path) }),
-		newConvert("decrypt", "Decrypt an encrypted file", func(file dbFile) error {
-			o := file.options()
-			o.Logger = loggerTo(streams.ErrOut)
-			return flagOf(boltstore.Decrypt(file.path, o))
-		}, func(path string) error { return say("%s is no longer encrypted", path) }))
 	return cmd
 }
 
