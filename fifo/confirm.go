@@ -172,9 +172,9 @@ func (q *Queue) Proven() time.Time {
 	return q.version.proven
 }
 
-// Accept has the state in the file count as synced, although the server has not confirmed
-// it.
-func (q *Queue) Accept() {
+// CountAsSynced makes HasSynced true, although the server has not confirmed the state in
+// the file.
+func (q *Queue) CountAsSynced() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !cache.IsDone(q) {

@@ -206,7 +206,7 @@ func (q *Queue) Resync() error {
 }
 
 // HasSynced is true once the server has confirmed the state, everything up to there has
-// been popped, and no object is unstored. After Accept it is true at once.
+// been popped, and no object is unstored. After CountAsSynced it is true at once.
 func (q *Queue) HasSynced() bool { return cache.IsDone(q) }
 
 // HasSyncedChecker is done when HasSynced is true.

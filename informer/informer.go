@@ -299,7 +299,7 @@ func (inf *Informer) start() (cache.Controller, bool) {
 	fresh := inf.o.MaxStaleness < 0 || st.ConfirmedAge != nil && *st.ConfirmedAge < inf.o.MaxStaleness && st.Unstored == 0
 	whole := st.Synced && (st.ResourceVersion != "" || !st.Confirmed.IsZero()) // and not purged
 	if whole && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
-		inf.queue.Accept()
+		inf.queue.CountAsSynced()
 	}
 	return cache.New(&cache.Config{
 		Queue:                        inf.queue,

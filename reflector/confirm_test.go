@@ -152,7 +152,7 @@ func TestListAfterOutage(t *testing.T) {
 func TestListWithMaxStaleness(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.asleep()
-		f.queue.Accept()
+		f.queue.CountAsSynced()
 		f.reflect()
 		after(10 * time.Second)
 		if c := f.cost(); c.FullReads > 0 || f.State().Phase != PhaseLive {
