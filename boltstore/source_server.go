@@ -7,8 +7,8 @@ import (
 )
 
 // This file has what package reflector learns about a source's server and notes for the
-// next life: which server it is, whether its versions move, whether it was restored, how
-// it counts, and in which form it serves the objects.
+// next life. It says which server that is, whether its versions move, and whether it was
+// restored. It also says how the server counts, and in which form it serves the objects.
 
 // SetServer notes which server has answered.
 func (s *Claimed) SetServer(by listing.Server) error {

@@ -51,11 +51,10 @@ func (s *Store) at(fn func(m *sourceMeta, src sourceTx, g genTx) error) error {
 	return s.explained(err)
 }
 
-// Moment returns the newest moment whose version is not newer than version, or the newest
-// of all if version is "". newest is the version of the newest moment of all, which is
-// also returned if version is newer. The error is ErrTrimmed for a version that the
-// journal no longer has, and for one from before the server was restored, which it has not
-// reached again.
+// Moment returns the newest moment whose version is not newer than version. If version is
+// "" or newer than all, that is the newest moment of all, whose version is newest. The
+// error is ErrTrimmed for a version that the journal no longer has, and for one from before
+// the server was restored, which it has not reached again.
 func (s *Store) Moment(version string) (at Moment, newest string, err error) {
 	return s.momentAt(version, false)
 }

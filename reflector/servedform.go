@@ -13,8 +13,8 @@ import (
 )
 
 // servedForm learns the form in which the server serves the source's objects. The served
-// content of an object may change without a write, and so without a new version: with the
-// defaults or the conversion of a custom resource, or with another release of the server.
+// content of an object may change without a write, and so without a new version. The cause
+// is another default or conversion of a custom resource, or another release of the server.
 // A sign stands for the form. A relist compares only versions if the sign is the one that
 // the last relist learned. Otherwise, or without a sign, it compares content.
 //

@@ -29,8 +29,8 @@ import (
 // they are. Stop the informer, then Close.
 //
 // While the server cannot be reached, handlers are told nothing. As with client-go, they
-// get updates without a change whenever the Reflector has to list: when a server that
-// refused watches allows them, and after a repair that is too large to be handed out
+// get updates without a change whenever the Reflector has to list. It lists when a server
+// that refused watches allows them, and after a repair that is too large to be handed out
 // change by change. The delete of an object whose final state was missed comes with the
 // last known state, since a watch has no cache.DeletedFinalStateUnknown.
 type Standalone struct {

@@ -20,7 +20,7 @@ import (
 //     lead to no call.
 //   - The state is whole. push is not called before the source's first list, after
 //     another cluster's contents were set aside, while objects are outdated, or while
-//     damage keeps some from being served: a consumer that acts on missing objects must
+//     damage keeps some from being served. A consumer that acts on missing objects must
 //     not see a part.
 //   - The first state is the file's, which may be as old as the last life of the
 //     process. A consumer that must not act on it waits for the informer's HasSynced

@@ -75,9 +75,9 @@ func (a *answer) aggregated() bool {
 // connection that cannot be made has failed by then.
 const inTime = patience + time.Second
 
-// document asks the server for a document that the file also has a form of. After one that
-// did not come in time, for a while the server is not asked: a link may be too slow for all
-// of a document, and is then no use for the next one, but good for other requests.
+// document asks the server for a document that the file also has a form of. If one did not
+// come in time, the server is asked for none for a while. Its link may be too slow for a
+// whole document, and good for other requests.
 func (s *Server) document(r *http.Request, accept string) *answer {
 	if _, err := s.documents.silent(); err != nil {
 		return &answer{header: http.Header{}, code: http.StatusServiceUnavailable}
