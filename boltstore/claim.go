@@ -106,7 +106,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 func (db *DB) newStore(c Claim) (*Store, error) {
 	s := &Store{
 		db: db, source: c.Source, id: c.Source.ID(), owner: format.OwnerOf(c.Source.ID()), codec: c.Codec, keyFunc: c.KeyFunc,
-		hot: newHotCache(db.opts.hotBytes), type_: codec.StructureHash(reflect.TypeOf(c.Example)),
+		hot: newHotCache(db.opts.hotBytes), typeHash: codec.StructureHash(reflect.TypeOf(c.Example)),
 		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: maps.Clone(c.IndexVersions),
 		brokenCh: make(chan struct{}), ended: make(chan struct{}), goType: reflect.TypeOf(c.Example), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
 		packs: db.packers(c.Source.ID()), metaKeys: c.KeyFunc == nil,
@@ -122,7 +122,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 		s.trial = newTrial(c.Example)
 	}
 	if id := s.codec.ID(); id >= codec.IDCustom { // one form may have several codecs
-		s.type_ = fmt.Sprintf("%s codec %d", s.type_, id)
+		s.typeHash = fmt.Sprintf("%s codec %d", s.typeHash, id)
 	}
 	return s, nil
 }
@@ -273,7 +273,7 @@ func (s *Store) create(tx *bolt.Tx, found, namesLost bool) error {
 	src := sourceIn(b, s.id, s.db.h.seal)
 	if !found {
 		s.packs.Reset()
-		m := (&sourceMeta{Source: s.source, TypeHash: s.type_}).clone()
+		m := (&sourceMeta{Source: s.source, TypeHash: s.typeHash}).clone()
 		s.setKind(m)
 		m.NamesLost = namesLost || fileNamesLost(tx)
 		m.NoPlain = !m.NamesLost // otherwise the source may be one that was lost
@@ -312,21 +312,18 @@ func (t sourceTx) leftovers(m *sourceMeta) bool {
 	if t.strayNotes(m) {
 		return true
 	}
-	n, keep := 0, t.keepGens(m)
+	left, keep := false, t.keepGens(m)
 	if gens := t.Root.Bucket(layout.BucketGen); gens != nil {
 		_ = gens.ForEachBucket(func(k []byte) error {
-			if !slices.ContainsFunc(keep, func(n uint64) bool { return string(k) == string(layout.U64(n)) }) {
-				n++
-			}
+			left = left || !slices.ContainsFunc(keep, func(n uint64) bool { return string(k) == string(layout.U64(n)) })
 			return nil
 		})
 	}
 	if j := t.Root.Bucket(layout.BucketJournal); j != nil {
-		if k, _ := j.Cursor().Seek(layout.U64(m.Seq + 1)); k != nil {
-			n++
-		}
+		k, _ := j.Cursor().Seek(layout.U64(m.Seq + 1))
+		left = left || k != nil
 	}
-	return n > 0
+	return left
 }
 
 // Attach connects the source's producer with the committer. wake tells the committer that

@@ -50,7 +50,7 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 		w.meta.ResourceVersion = w.b.ResourceVersion
 	}
 	if w.b.replaces && !own && !w.s.expectsProducer() { // nothing else is there
-		w.meta.TypeHash, w.meta.Transform = w.s.type_, w.s.transformVersion()
+		w.meta.TypeHash, w.meta.Transform = w.s.typeHash, w.s.transformVersion()
 	}
 	if !w.b.Confirmed.IsZero() {
 		w.meta.Confirmed, w.meta.ConfirmedBy = w.b.at, w.b.by

@@ -73,7 +73,7 @@ func (s indexing) build(add cache.Indexers) error {
 		}
 	}
 	if len(build) > 0 {
-		if !s.lenient && m.Generation > 0 && m.TypeHash != s.type_ {
+		if !s.lenient && m.Generation > 0 && m.TypeHash != s.typeHash {
 			return nil // the next relist indexes all objects
 		}
 		s.countReindexed(m, names)

@@ -53,7 +53,7 @@ func (s indexing) reindexNoted() error {
 	}
 	s.indexLock.Lock()
 	defer s.indexLock.Unlock()
-	if m := s.metaNow(); !s.lenient && m.Generation > 0 && m.TypeHash != s.type_ {
+	if m := s.metaNow(); !s.lenient && m.Generation > 0 && m.TypeHash != s.typeHash {
 		return nil // the next relist indexes all objects
 	}
 	for from := []byte(nil); ; {

@@ -46,7 +46,7 @@ func (c *committer) trainable(now time.Time) (due []*Store) {
 // trainStored trains a dictionary from the records in the file, if it is due.
 func (s packing) trainStored() {
 	m := s.metaNow()
-	if s.db.opts.Compression == CompressionNone || m.Items.Count < pack.MinObjects || m.TypeHash != s.type_ ||
+	if s.db.opts.Compression == CompressionNone || m.Items.Count < pack.MinObjects || m.TypeHash != s.typeHash ||
 		!s.packs.Begin(s.db.opts.Clock.Now()) {
 		return
 	}

@@ -146,7 +146,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		case m.Reformed > 0 && live.Noted.unstored() > 0: // notes have objects of another form
 			m.Reformed = m.Seq + 1
 		}
-		m.TypeHash, m.Transform = r.s.type_, r.s.transformVersion()
+		m.TypeHash, m.Transform = r.s.typeHash, r.s.transformVersion()
 		r.s.setKind(m)
 		if r.o.NewTimeline {
 			m.Timeline++

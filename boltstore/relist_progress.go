@@ -143,7 +143,7 @@ func (r *Relist) noteProgress(src sourceTx, m *sourceMeta, at *listing.Progress)
 	if r.nameless > 0 {
 		known.Nameless, known.Why = known.Nameless+r.nameless, r.unstored
 	}
-	return src.putProgress(m.Generation, stagedList{At: kept, BeganBy: by, TypeHash: r.s.type_, Transform: r.s.transformVersion(), Codec: r.s.codec.ID(),
+	return src.putProgress(m.Generation, stagedList{At: kept, BeganBy: by, TypeHash: r.s.typeHash, Transform: r.s.transformVersion(), Codec: r.s.codec.ID(),
 		ClusterUID: r.o.ClusterUID, Server: r.o.Server, Unstored: r.unstored,
 		Items: m.Items, Bytes: m.Bytes, Indices: m.Indices, Dicts: m.Dicts, Noted: known})
 }
@@ -218,7 +218,7 @@ func (r *Relist) takeUp() error {
 func (p *stagedList) useless(r *Relist) string {
 	uid := r.o.ClusterUID
 	switch known := p.ClusterUID != "" && uid != ""; {
-	case p.TypeHash != r.s.type_:
+	case p.TypeHash != r.s.typeHash:
 		return OutdatedType
 	case p.Transform != r.s.transformVersion():
 		return OutdatedTransform

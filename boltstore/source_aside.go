@@ -27,7 +27,7 @@ func (s *Claimed) SetAside() error {
 		}
 		next, _ := src.nextDict(old)
 		// Seqs go on, so that no handler position comes to mean another entry.
-		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind, Scope: old.Scope, Names: old.Names, Categories: old.Categories, Columns: old.Columns,
+		m = (&sourceMeta{Source: s.source, TypeHash: s.typeHash, APIVersion: old.APIVersion, Kind: old.Kind, Scope: old.Scope, Names: old.Names, Categories: old.Categories, Columns: old.Columns,
 			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NamesLost: old.NamesLost, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq, Former: old.newest()}).clone()
 		m.claimedNow(s.db.device)
 		s.indexing().complete(m, s.indexing().indexSet().fns) // of no objects

@@ -39,7 +39,7 @@ type Store struct {
 	faithful bool                    // the view decodes in the same way as the program that wrote the records
 	lenient  bool                    // outdated objects are served
 	again    func(any) (any, error)  // see TransformAgain
-	type_    string                  // structure hash of the Go type
+	typeHash string                  // structure hash of the Go type
 	kind     schema.GroupVersionKind // empty: the first object shows it
 	shown    atomic.Pointer[schema.GroupVersionKind]
 

@@ -158,7 +158,7 @@ func (s *Store) outdated(m *sourceMeta) string {
 	switch {
 	case m.Generation == 0:
 		return ""
-	case m.TypeHash != s.type_:
+	case m.TypeHash != s.typeHash:
 		return OutdatedType
 	case m.Transform != s.transform:
 		return OutdatedTransform

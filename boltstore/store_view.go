@@ -42,8 +42,8 @@ func (db *DB) View(src Source) (*Store, error) {
 	}
 	s.viewed, s.meta, s.transform = true, m, m.Transform
 	s.lenient = true // a claim may store objects of another type or transform from now on
-	s.faithful = c.Codec != nil || s.type_ == m.TypeHash
-	s.type_ = m.TypeHash // the view reads records of any program
+	s.faithful = c.Codec != nil || s.typeHash == m.TypeHash
+	s.typeHash = m.TypeHash // the view reads records of any program
 	s.indexers.fns[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc
 	s.indexing().find(m)
 	return s, nil
@@ -66,7 +66,7 @@ func (s indexing) find(m *sourceMeta) {
 // there is one. Only the claim can have the source read again.
 func (s *Store) tellClaim(err error) {
 	claim := s.db.claimOf(s.id)
-	if claim != nil && s.faithful && claim.type_ == s.type_ && claim.codec.ID() == s.codec.ID() {
+	if claim != nil && s.faithful && claim.typeHash == s.typeHash && claim.codec.ID() == s.codec.ID() {
 		claim.damaged(err)
 	}
 }
@@ -76,7 +76,7 @@ func (s *Store) tellClaim(err error) {
 func (db *DB) viewOf(m *sourceMeta) (Claim, error) {
 	example, err := exampleOf(m)
 	s := db.claimOf(m.Source.ID())
-	if s != nil && s.type_ == m.TypeHash && (err != nil || s.codec.ID() >= codec.IDCustom) {
+	if s != nil && s.typeHash == m.TypeHash && (err != nil || s.codec.ID() >= codec.IDCustom) {
 		u := &unstructured.Unstructured{} // in place of the claim's type
 		u.SetGroupVersionKind(schema.FromAPIVersionAndKind(m.APIVersion, m.Kind))
 		return Claim{Source: m.Source, Example: u, Codec: s.codec}, nil
