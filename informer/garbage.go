@@ -16,8 +16,8 @@ import (
 // collected once.
 
 const (
-	// burst is how many bytes of changes are worth a collection.
-	burst = 2 << 20
+	// burstBytes is how many bytes of changes are worth a collection.
+	burstBytes = 2 << 20
 	// restAfter is how long no change must have come. restAgain is the shortest time
 	// between two collections.
 	restAfter, restAgain = 2 * time.Second, 8 * time.Second
@@ -26,18 +26,18 @@ const (
 	smallHeap = 128 << 20
 )
 
-// worked notes how many bytes of changes were handed out.
-func (inf *Informer) worked(bytes int) {
-	if inf.work.Add(int64(bytes)) >= burst {
+// handedOut notes how many bytes of changes were handed out.
+func (inf *Informer) handedOut(bytes int) {
+	if inf.sinceRest.Add(int64(bytes)) >= burstBytes {
 		select {
-		case inf.tired <- struct{}{}:
+		case inf.bursts <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// resting has garbage collected after bursts, until ctx ends.
-func (inf *Informer) resting(ctx context.Context) {
+// collectAfterBursts has garbage collected after bursts, until ctx ends.
+func (inf *Informer) collectAfterBursts(ctx context.Context) {
 	wait := func(d time.Duration) bool {
 		t := inf.o.clock.NewTimer(d)
 		defer t.Stop()
@@ -52,16 +52,16 @@ func (inf *Informer) resting(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-inf.tired:
+		case <-inf.bursts:
 		}
 		var cycles uint64
-		for done := int64(-1); done != inf.work.Load(); {
-			done, cycles = inf.work.Load(), collector().cycles
+		for done := int64(-1); done != inf.sinceRest.Load(); {
+			done, cycles = inf.sinceRest.Load(), collector().cycles
 			if !wait(restAfter) {
 				return
 			}
 		}
-		inf.work.Store(0)
+		inf.sinceRest.Store(0)
 		collect(cycles)
 		if !wait(restAgain - restAfter) { // the rest before the next collection takes restAfter
 			return

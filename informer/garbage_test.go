@@ -42,14 +42,14 @@ func TestGarbageIsCollectedOnce(t *testing.T) {
 // is collected restAgain after it, and not later.
 func TestGarbageOfASecondBurst(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Now())
-	inf := &Informer{o: Options{clock: clock}, tired: make(chan struct{}, 1)}
+	inf := &Informer{o: Options{clock: clock}, bursts: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})
-	go func() { defer close(over); inf.resting(ctx) }()
+	go func() { defer close(over); inf.collectAfterBursts(ctx) }()
 	defer func() { cancel(); <-over }()
 	collected := func() (after time.Duration) {
 		since, began := collector().cycles, clock.Now()
-		inf.worked(burst)
+		inf.handedOut(burstBytes)
 		eventually(t, "collected", func() bool {
 			if clock.HasWaiters() && collector().cycles == since {
 				clock.Step(restAfter / 4)

@@ -55,8 +55,8 @@ type Informer struct {
 	listeners   map[*listener]struct{}
 	absent      []absent      // oldest first
 	parted      chan struct{} // there is one more
-	work        atomic.Int64  // bytes handed out since the last rest
-	tired       chan struct{} // they are a burst
+	sinceRest   atomic.Int64  // bytes handed out since the last rest
+	bursts      chan struct{} // they are at least burstBytes
 	durables    map[*durable.Handler]DurableHandler
 	sharing     atomic.Int32    // len(durables)
 	running     context.Context // of the listeners, nil before Run
@@ -96,7 +96,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 		toldAtStart: st.Told, toldNow: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}), lease: newLease(db, claim.Source),
 		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable.Handler]DurableHandler{},
-		parted: make(chan struct{}, 1), tired: make(chan struct{}, 1),
+		parted: make(chan struct{}, 1), bursts: make(chan struct{}, 1),
 		mutated: cache.NewCacheMutationDetector(fmt.Sprintf("%T", example)),
 	}
 	if st.Synced || st.Seq > 0 {
@@ -245,7 +245,7 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 
 	var wg sync.WaitGroup
 	wg.Go(func() { inf.awaitSync(ctx) })
-	wg.Go(func() { inf.resting(ctx) })
+	wg.Go(func() { inf.collectAfterBursts(ctx) })
 	ctrl.RunWithContext(ctx)
 	inf.queue.Close()
 	inf.source.Wait()
@@ -336,7 +336,7 @@ func (inf *Informer) awaitSync(ctx context.Context) {
 	inf.syncedSeq = inf.backlog.Last()
 	close(inf.synced)
 	inf.backlog.Wake()
-	inf.worked(burst) // handlers were told all objects
+	inf.handedOut(burstBytes) // handlers were told all objects
 	inf.forgetAbsent(ctx)
 }
 
@@ -366,14 +366,14 @@ func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
 				inf.replayAgain()
 			}
 			inf.backlog.Jump(inf.store.State().Seq)
-			inf.worked(burst)
+			inf.handedOut(burstBytes)
 		default:
 			e, ok := d.Object.(*boltstore.Entry)
 			if !ok {
 				return fmt.Errorf("informer: popped a %s of %T", d.Type, d.Object)
 			}
 			inf.backlog.Append(e)
-			inf.worked(e.Size())
+			inf.handedOut(e.Size())
 		}
 	}
 	inf.noteTold()
