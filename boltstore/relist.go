@@ -49,10 +49,11 @@ type RelistOptions struct {
 // Up to maxCommitBytes of differences are kept in memory and committed in one
 // transaction. More are staged in a new generation, to which the last transaction
 // switches. The first list of a source is always staged, and not journaled. Besides the
-// differences a relist needs at least 8 bytes of memory for each object.
+// differences a relist needs some 20 bytes of memory for each object.
 //
-// Nothing else may change the source while a relist is under way. A crash leaves the
-// contents as they were before.
+// While a relist is under way, the source's producer hands over nothing. The program may
+// write to the source, see docs/design/relist.md. A crash leaves the contents as they were
+// before.
 //
 // It is one type because all of it is the state of one relist, which one goroutine
 // drives: pages (relist.go, relist_compare.go), the stage (relist_stage.go) and the end
