@@ -54,7 +54,7 @@ type Informer struct {
 	resyncCheck time.Duration
 	listeners   map[*listener]struct{}
 	absent      []absent      // oldest first
-	parted      chan struct{} // there is one more
+	parted      chan struct{} // absent has one more
 	sinceRest   atomic.Int64  // bytes handed out since the last rest
 	bursts      chan struct{} // they are at least burstBytes
 	durables    map[*durable.Handler]DurableHandler
