@@ -83,10 +83,13 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	if claim.Source, server, err = o.Reflector.Identify(lw, example); err != nil {
 		return nil, err
 	}
+	lease := newLease(db, claim.Source)
 	store, err := db.Claim(claim)
 	if err != nil {
+		lease.end()
 		return nil, err
 	}
+	lease.claimed()
 	store.ExpectProducer()
 	if o.clock == nil {
 		o.clock = store.Clock()
@@ -94,7 +97,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	st := store.State()
 	inf := &Informer{
 		toldAtStart: st.Told, toldNow: st.Told, page: pageObjects,
-		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}), lease: newLease(db, claim.Source),
+		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}), lease: lease,
 		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable.Handler]DurableHandler{},
 		parted: make(chan struct{}, 1), bursts: make(chan struct{}, 1),
 		mutated: cache.NewCacheMutationDetector(fmt.Sprintf("%T", example)),

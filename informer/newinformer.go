@@ -67,11 +67,16 @@ type leaseKey struct {
 // while an earlier one ends.
 var leases sync.Map
 
+// newLease is for an informer that is about to claim its source. Who finds that claimed may
+// look for the lease before claimed is called. Another informer's lease stays until then.
 func newLease(db *boltstore.DB, src boltstore.Source) *lease {
 	l := &lease{key: leaseKey{weak.Make(db), src.ID()}, ending: make(chan struct{}), over: make(chan struct{}), wanted: make(chan struct{})}
-	leases.Store(l.key, l)
+	leases.LoadOrStore(l.key, l)
 	return l
 }
+
+// claimed notes that the informer has its source.
+func (l *lease) claimed() { leases.Store(l.key, l) }
 
 // callGrace is how long a source that is wanted waits for calls of handlers.
 const callGrace = 100 * time.Millisecond
@@ -144,8 +149,11 @@ func (m *maker) try(lw cache.ListerWatcher, example runtime.Object, resync time.
 		return nil, err
 	}
 	inf, err := NewSharedIndexInformer(m.db, lw, example, o)
-	if errors.Is(err, boltstore.ErrClaimed) && freed(m.db, src) {
-		return NewSharedIndexInformer(m.db, lw, example, o)
+	for range 3 { // another informer that waits may be faster
+		if !errors.Is(err, boltstore.ErrClaimed) || !freed(m.db, src) {
+			break
+		}
+		inf, err = NewSharedIndexInformer(m.db, lw, example, o)
 	}
 	return inf, err
 }

@@ -2,11 +2,15 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // TestRemovedAndMadeAgain: a cache that removes an informer and asks for it again gets
@@ -105,6 +109,58 @@ func madeAgainDuringACall(t *testing.T, add func(inf *Informer, call func()) err
 	<-done
 	w.create("b")
 	told.expect("add b")
+}
+
+// TestLeaseWhileClaimed: whoever finds a source claimed can wait for the informer that is
+// being made over it, also while that indexes the file's objects. A claim that fails leaves
+// the lease of the informer that has the source, and none if there is no such informer.
+func TestLeaseWhileClaimed(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	m := w.managed()
+	lw, indexed := typedMaps(m.config(), ""), 0
+	leased := func() (*lease, bool) {
+		src, _, err := Options{}.Reflector.Identify(lw, &corev1.ConfigMap{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, ok := leases.Load(leaseKey{weak.Make(m.db), src.ID()})
+		if !ok {
+			return nil, false
+		}
+		return l.(*lease), true
+	}
+	for _, version := range []string{"1", "2"} { // the second one indexes what the file has
+		o := Options{IndexVersions: map[string]string{"test": version}, Indexers: cache.Indexers{"test": func(any) ([]string, error) {
+			indexed++
+			if _, ok := leased(); !ok {
+				t.Error("no lease while objects are indexed")
+			}
+			return nil, nil
+		}}}
+		indexed = 0
+		inf, err := NewSharedIndexInformer(m.db, lw, &corev1.ConfigMap{}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if version == "2" && indexed == 0 {
+			t.Error("nothing was indexed")
+		}
+		if _, err := NewSharedIndexInformer(m.db, lw, &corev1.ConfigMap{}, o); !errors.Is(err, boltstore.ErrClaimed) {
+			t.Fatal(err)
+		}
+		if l, ok := leased(); !ok || l != inf.lease {
+			t.Error("the second claim took the lease")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := start0(inf, ctx)
+		eventually(t, "synced", inf.HasSynced)
+		cancel()
+		<-done
+		if _, ok := leased(); ok {
+			t.Error("a lease without an informer")
+		}
+	}
 }
 
 // TestOverBeforeItWasSeenEnding: an informer that ends at once may be over before it is
