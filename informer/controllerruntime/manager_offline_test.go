@@ -145,6 +145,26 @@ func TestVersionsInTheFile(t *testing.T) {
 	}
 }
 
+// TestRedefinedInTheFile: a custom resource that was defined again, with another scope or
+// plural, may have left sources in the file. The one that was confirmed last counts.
+func TestRedefinedInTheFile(t *testing.T) {
+	state := func(resource, namespace string, scope boltstore.Scope, confirmed int64) boltstore.State {
+		return boltstore.State{Source: boltstore.Source{Group: "example.com", Version: "v1", Resource: resource, Namespace: namespace},
+			APIVersion: "example.com/v1", Kind: "Crate", Scope: scope, Confirmed: time.Unix(confirmed, 0)}
+	}
+	for name, states := range map[string][]boltstore.State{
+		"scope":  {state("crates", "", boltstore.ScopeCluster, 2), state("crates", "web", boltstore.ScopeNamespaced, 1)},
+		"plural": {state("boxes", "", boltstore.ScopeNamespaced, 1), state("crates", "", boltstore.ScopeCluster, 2), state("crates-old", "", boltstore.ScopeNamespaced, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to, err := mapperOf(states).RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Crate"}, "v1")
+			if err != nil || to.Resource.Resource != "crates" || to.Scope.Name() != meta.RESTScopeNameRoot {
+				t.Errorf("%+v, %v", to, err)
+			}
+		})
+	}
+}
+
 // TestServerHasNoSuchKind: the server's word that a kind is gone holds, whatever the file
 // has. With a mapper of its own, a manager does not ask the file.
 func TestServerHasNoSuchKind(t *testing.T) {

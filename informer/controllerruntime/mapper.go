@@ -97,7 +97,9 @@ func (m *wakingMapper) describe(s *boltstore.Store) {
 }
 
 // mapperOf has the kinds of the sources, as far as they are known. Whoever names no
-// version gets the most stable one that the file has.
+// version gets the most stable one that the file has. A custom resource that was defined
+// again may have left sources of another plural or scope: the source that the server
+// confirmed last counts.
 func mapperOf(states []boltstore.State) meta.RESTMapper {
 	var known []boltstore.State
 	var versions []schema.GroupVersion
@@ -108,6 +110,7 @@ func mapperOf(states []boltstore.State) meta.RESTMapper {
 		}
 		known, versions = append(known, st), append(versions, gv)
 	}
+	slices.SortStableFunc(known, func(a, b boltstore.State) int { return a.Confirmed.Compare(b.Confirmed) }) // the last one counts
 	slices.SortStableFunc(versions, func(a, b schema.GroupVersion) int {
 		return version.CompareKubeAwareVersionStrings(b.Version, a.Version)
 	})
