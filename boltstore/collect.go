@@ -116,6 +116,7 @@ func (db collecting) date(id string) error {
 			return err
 		}
 		m.claimedNow(db.device)
+		m.ClaimedBy = &stamp{} // how long ago that was is still not known
 		return src.putMeta(m)
 	}, nil)
 }

@@ -229,8 +229,10 @@ func (o Options) handlerLate() time.Duration { return 3 * o.handlerSeen() }
 // HandlerState is the state of a durable handler in the file.
 type HandlerState struct {
 	Name string `json:"name"`
-	// Seen is when the handler was last registered. SeenAge is how long ago that was when
-	// the state was taken, nil if not known; see Options.TrustClock.
+	// Seen is when the handler was last registered. If the clock may have been wrong then,
+	// it may be a later time at which the clock was right. SeenAge is how long before the
+	// state was taken the handler was last registered, nil if not known; see
+	// Options.TrustClock.
 	Seen    time.Time      `json:"seen"`
 	SeenAge *time.Duration `json:"seenAgeNanoseconds,omitempty"`
 	// Mark is the seq up to which the handler needs nothing of the journal.

@@ -28,8 +28,9 @@ type State struct {
 	// Options.TrustClock.
 	Confirmed    time.Time      `json:"confirmed"`
 	ConfirmedAge *time.Duration `json:"confirmedAgeNanoseconds,omitempty"`
-	// Claimed is when a program last used the source, to the hour. ClaimedAge is like
-	// ConfirmedAge.
+	// Claimed is when a program last used the source, to the hour. If the clock may have
+	// been wrong then, it may be a later time at which the clock was right. ClaimedAge is
+	// like ConfirmedAge.
 	Claimed      time.Time      `json:"claimed"`
 	ClaimedAge   *time.Duration `json:"claimedAgeNanoseconds,omitempty"`
 	Objects      uint64         `json:"objects"`
