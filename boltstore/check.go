@@ -288,9 +288,10 @@ func (v *verifier) journal(src sourceTx) {
 	}
 }
 
-// States returns what the file says of each source, sorted by name. If something of a
-// source cannot be read, Degraded has the reason. If its meta is damaged and it is not
-// claimed, only its ID is known, and Resource has it.
+// States returns what the file says of each source, sorted by name. If an informer of this
+// program keeps a source up to date, Confirmed is as new as the informer knows: the file
+// notes it later. If something of a source cannot be read, Degraded has the reason. If its
+// meta is damaged and it is not claimed, only its ID is known, and Resource has it.
 func (db *DB) States() ([]State, error) {
 	states := []State{} // JSON has a list, also without sources
 	err := db.h.view(func(tx *bolt.Tx) error {
@@ -302,6 +303,9 @@ func (db *DB) States() ([]State, error) {
 	slices.SortFunc(states, func(a, b State) int { return bytes.Compare([]byte(a.Source.String()), []byte(b.Source.String())) })
 	if err != nil {
 		return states, fmt.Errorf("boltstore: %s: %w", db.path, err)
+	}
+	for i := range states {
+		db.confirmedSince(&states[i]) // outside of the transaction, since it waits for locks
 	}
 	return states, nil
 }

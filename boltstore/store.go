@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"context"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -59,9 +58,8 @@ type Store struct {
 	goType        reflect.Type
 	retriers      sync.WaitGroup
 
-	user atomic.Pointer[any] // see SetUser
-	// freshness: see SetFreshness.
-	freshness atomic.Pointer[func(context.Context, time.Duration) error]
+	user      atomic.Pointer[any] // see SetUser
+	freshness atomic.Pointer[freshness]
 	claimed   time.Time
 	// committed is when the committer last wrote to the source. Only the committer uses
 	// it.

@@ -15,8 +15,8 @@ var errNobodyKeeps = errors.New("no informer of this process keeps it up to date
 // once. Otherwise it is the context's.
 func (s *Store) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	if keeper := s.db.claimOf(s.id); keeper != nil {
-		if wait := keeper.freshness.Load(); wait != nil {
-			return (*wait)(ctx, maxAge)
+		if f := keeper.freshness.Load(); f != nil {
+			return f.wait(ctx, maxAge)
 		}
 	}
 	return errNobodyKeeps
@@ -27,7 +27,30 @@ func (s *Store) InUse() bool {
 	return s.db.claimOf(s.id) != nil
 }
 
-// SetFreshness says how WaitForFresh waits.
-func (s *Claimed) SetFreshness(wait func(ctx context.Context, maxAge time.Duration) error) {
-	s.freshness.Store(&wait)
+// freshness: see SetFreshness.
+type freshness struct {
+	wait func(ctx context.Context, maxAge time.Duration) error
+	age  func() (age time.Duration, ok bool)
+}
+
+// SetFreshness says how WaitForFresh waits, and how long ago the server confirmed all that
+// can be read. ok is false if that is not known.
+func (s *Claimed) SetFreshness(wait func(ctx context.Context, maxAge time.Duration) error, age func() (age time.Duration, ok bool)) {
+	s.freshness.Store(&freshness{wait, age})
+}
+
+// confirmedSince puts into st a confirmation that the file does not have yet: it notes one
+// without a change later, since each commit wears the disk.
+func (db *DB) confirmedSince(st *State) {
+	keeper := db.claimOf(st.Source.ID())
+	if keeper == nil || !st.Synced {
+		return
+	}
+	f := keeper.freshness.Load()
+	if f == nil {
+		return
+	}
+	if age, ok := f.age(); ok && (st.ConfirmedAge == nil || age < *st.ConfirmedAge) {
+		st.Confirmed, st.ConfirmedAge = db.opts.Clock.Now().Add(-age).Round(0), &age
+	}
 }

@@ -66,10 +66,13 @@ type State struct {
 }
 
 // State returns the source's state as of the newest commit. If a store of [DB.View] cannot
-// read it, State returns that of when View was called.
+// read it, State returns that of when View was called. Such a store has Confirmed as
+// [DB.States] has it.
 func (s *Store) State() State {
 	if s.viewed {
-		return s.newestMeta().state(s.db.device)
+		st := s.newestMeta().state(s.db.device)
+		s.db.confirmedSince(&st)
+		return st
 	}
 	inMemory, size := s.residence()
 	s.mu.RLock()

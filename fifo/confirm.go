@@ -163,6 +163,14 @@ func (q *Queue) Age(now time.Time) (age time.Duration, ok bool) {
 	return age, q.version.confirmed.Unix() > 0 && age >= 0 // not after a purge
 }
 
+// ReadableAge is Age, if everything that was accepted is in the file and has been popped.
+func (q *Queue) ReadableAge(now time.Time) (age time.Duration, ok bool) {
+	age, ok = q.Age(now)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return age, ok && q.counts.done >= q.awaitable()
+}
+
 // Proven is the time of the question whose answer last confirmed the accepted
 // version, or zero. Every change that the server had by then has been accepted. An
 // event confirms less: it may have been on its way for long.

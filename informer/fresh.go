@@ -53,6 +53,15 @@ func (inf *Informer) freshness(ctx context.Context, maxAge time.Duration) error 
 	}
 }
 
+// readableAge is how long ago the server confirmed what readers of the store can read.
+func (inf *Informer) readableAge() (age time.Duration, ok bool) {
+	src, err := inf.runningSource()
+	if err != nil {
+		return 0, false
+	}
+	return src.ReadableAge()
+}
+
 // outOfReach says why the server cannot be asked.
 func (inf *Informer) outOfReach() error {
 	switch st := inf.State(); st.Phase {

@@ -112,7 +112,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	}
 	inf.expectHandler()
 	store.SetUser(inf)
-	store.SetFreshness(inf.freshness)
+	store.SetFreshness(inf.freshness, inf.readableAge)
 	return inf, inf.SetTransform(o.Transform)
 }
 

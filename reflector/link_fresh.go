@@ -114,6 +114,12 @@ func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) 
 	return s.fresh.wait(ctx, since, maxAge <= 0)
 }
 
+// ReadableAge is how long ago the server last confirmed the cache. ok says whether it has,
+// in this life, and whether all of what it confirmed can be read by now.
+func (s *ListerWatcher) ReadableAge() (age time.Duration, ok bool) {
+	return s.queue.ReadableAge(s.clock.Now())
+}
+
 // WaitForVersion returns nil once every change up to the resourceVersion can be read.
 // After writing an object, wait for the version that the server returned. WaitForVersion
 // sends nothing: the watch brings the change. The error is the context's, or

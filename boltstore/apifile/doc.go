@@ -68,9 +68,9 @@
 // # Age
 //
 // Each answer about objects says how old its data is. The header Age has the seconds
-// since the server last confirmed the source, Kubewake-Confirmed the time of that. If the
-// age is above [Options.WarnAfter] or not known, a Warning header says so, which kubectl
-// prints.
+// since the server last confirmed the source, Kubewake-Confirmed the time of that. An
+// informer of this process knows it before the file does. If the age is above
+// [Options.WarnAfter] or not known, a Warning header says so, which kubectl prints.
 //
 // # Where to look
 //

@@ -83,8 +83,8 @@ type ahead struct {
 func (a *ahead) Now() time.Time                  { return a.RealClock.Now().Add(time.Duration(a.by.Load())) }
 func (a *ahead) Since(t time.Time) time.Duration { return a.Now().Sub(t) }
 
-// TestFreshAge: an answer that the server has just confirmed is young, although the file
-// notes that later.
+// TestFreshAge: after the server has confirmed the state, each answer is young, although the
+// file notes that later.
 func TestFreshAge(t *testing.T) {
 	sim := kubesim.New(kubesim.Options{})
 	if _, err := sim.Start(); err != nil {
@@ -97,7 +97,7 @@ func TestFreshAge(t *testing.T) {
 	c.by.Store(int64(time.Hour))
 	const path = "/api/v1/configmaps"
 	if a := expect(t, New(db, Options{Clock: c}), path, 200, ""); a.header.Get("Age") != "3600" {
-		t.Errorf("not asked to be fresh: %v", a.header)
+		t.Errorf("not confirmed since: %v", a.header)
 	}
 	a := expect(t, New(db, Options{Clock: c, Fresh: time.Minute}), path, 200, "")
 	if age, err := strconv.Atoi(a.header.Get("Age")); err != nil || age > 60 || a.header.Get("Warning") != "" {
@@ -106,6 +106,23 @@ func TestFreshAge(t *testing.T) {
 	confirmed, err := time.Parse(time.RFC3339, a.header.Get(HeaderConfirmed))
 	if err != nil || c.Since(confirmed) > time.Minute {
 		t.Errorf("%v", a.header)
+	}
+	young := func(what string, h http.Handler, path string) {
+		t.Helper()
+		a := expect(t, h, path, 200, "")
+		if age, err := strconv.Atoi(a.header.Get("Age")); err != nil || age > 60 || strings.Contains(a.header.Get("Warning"), " 60m") {
+			t.Errorf("%s: %v", what, a.header)
+		}
+	}
+	young("not asked to be fresh", New(db, Options{Clock: c}), path)
+	young("with a version", New(db, Options{Clock: c, Fresh: time.Minute}), path+"?resourceVersion=0")
+	if err := sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	sim.DropConnections()
+	young("the link is down", New(db, Options{Clock: c, Fresh: time.Second}), path)
+	if states, err := db.States(); err != nil || states[0].ConfirmedAge == nil || *states[0].ConfirmedAge > time.Minute {
+		t.Errorf("%+v %v", states, err)
 	}
 }
 
