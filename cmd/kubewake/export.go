@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -48,6 +49,7 @@ func newExport(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "export TYPE...",
 		Short: "Write objects as manifests that kubectl apply accepts",
 		Long: "Write objects as manifests that kubectl apply accepts: without status and without the metadata that the server sets.\n" +
+			"A Job is without the selector that it got from the server, which has its UID.\n" +
 			"Other fields that it has filled in stay, such as a service's clusterIP. Objects that a controller owns are left out,\n" +
 			"since their owner makes them again, and those that are being deleted.",
 		Example: `  kubewake export deployments services configmaps -n web --db cache.db | kubectl apply -f -
@@ -163,7 +165,20 @@ func manifest(u *unstructured.Unstructured) *unstructured.Unstructured {
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields", "ownerReferences"} {
 		unstructured.RemoveNestedField(u.Object, "metadata", field)
 	}
+	if manual, _, _ := unstructured.NestedBool(u.Object, "spec", "manualSelector"); !manual && u.GroupVersionKind() == batchv1.SchemeGroupVersion.WithKind("Job") {
+		withoutUID(u)
+	}
 	return u
+}
+
+// withoutUID removes the selector and the labels that the server gives a Job to find its
+// pods. They have its UID, and a server refuses those of another Job.
+func withoutUID(job *unstructured.Unstructured) {
+	unstructured.RemoveNestedField(job.Object, "spec", "selector")
+	for _, label := range []string{"controller-uid", "job-name", batchv1.ControllerUidLabel, batchv1.JobNameLabel} {
+		unstructured.RemoveNestedField(job.Object, "metadata", "labels", label)
+		unstructured.RemoveNestedField(job.Object, "spec", "template", "metadata", "labels", label)
+	}
 }
 
 func (e *export) write(src boltstore.Source, u *unstructured.Unstructured) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -151,5 +153,21 @@ func TestExportsToOneFolder(t *testing.T) {
 	release()
 	if _, errOut, code := exported(t, pods, "--to", to); code != 0 {
 		t.Errorf("%d %s", code, errOut)
+	}
+}
+
+// TestExportOfJobs: a Job that the server gave its selector is exported without it, since a
+// server refuses the UID of another Job. A selector of the user's own stays.
+func TestExportOfJobs(t *testing.T) {
+	for manual, want := range map[bool]string{false: "map[app:a]", true: "map[app:a controller-uid:u]"} {
+		labels := func() map[string]any { return map[string]any{"app": "a", "controller-uid": "u"} }
+		u := manifest(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job", "metadata": map[string]any{"labels": labels()},
+			"spec": map[string]any{"manualSelector": manual, "selector": map[string]any{"matchLabels": map[string]any{"controller-uid": "u"}},
+				"template": map[string]any{"metadata": map[string]any{"labels": labels()}}}}})
+		_, selects, _ := unstructured.NestedMap(u.Object, "spec", "selector")
+		template, _, _ := unstructured.NestedMap(u.Object, "spec", "template", "metadata", "labels")
+		if fmt.Sprint(u.GetLabels()) != want || fmt.Sprint(template) != want || selects != manual {
+			t.Errorf("manualSelector %t: %v", manual, u.Object)
+		}
 	}
 }
