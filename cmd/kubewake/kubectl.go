@@ -143,12 +143,27 @@ func untilFatal(errOut io.Writer, runs func()) (err error) {
 			return
 		}
 		if f.text != "" {
-			fmt.Fprintln(errOut, strings.Replace(strings.TrimSuffix(f.text, "\n"), "error: boltstore: ", "error: ", 1)) // as in oneLine
+			fmt.Fprintln(errOut, plainText(f.text))
 		}
 		err = exitCode{code: f.code}
 	}()
 	runs()
 	return nil
+}
+
+// plainText is the text of kubectl's error. One of the file has no package's name, as in
+// oneLine, and is there once: kubectl repeats it for each type.
+func plainText(text string) string {
+	var lines []string
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		if of, ok := strings.CutPrefix(strings.TrimPrefix(line, "error: "), "boltstore: "); ok {
+			if line = "error: " + of; slices.Contains(lines, line) {
+				continue
+			}
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // hideEvents makes describe leave out events if the file has none. kubectl would call the
