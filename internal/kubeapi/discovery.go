@@ -97,7 +97,7 @@ func (h *Handler) resourceList(gv schema.GroupVersion) *metav1.APIResourceList {
 
 func (h *Handler) serveDiscovery(w http.ResponseWriter, r *http.Request, p Path) {
 	var answer any
-	aggregated := false
+	aggregated, ofGroups := false, false
 	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
 	case path == "/readyz" || path == "/healthz" || path == "/livez":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -106,23 +106,23 @@ func (h *Handler) serveDiscovery(w http.ResponseWriter, r *http.Request, p Path)
 	case path == "/version":
 		answer = h.Version()
 	case h.Aggregated && (path == "/api" || path == "/apis") && AcceptsAggregated(r):
-		answer, aggregated = h.aggregated(path == "/api"), true
+		answer, aggregated, ofGroups = h.aggregated(path == "/api"), true, path == "/apis"
 	case path == "/api":
 		answer = h.coreVersions(r.Host)
 	case path == "/apis":
-		answer = h.groupList()
+		answer, ofGroups = h.groupList(), true
 	case p.GroupVersion.Version != "" && h.servesGroupVersion(p.GroupVersion):
 		answer = h.resourceList(p.GroupVersion)
 	case strings.HasPrefix(path, "/apis/"):
 		if g := h.group(strings.TrimPrefix(path, "/apis/")); g != nil {
-			answer = g
+			answer, ofGroups = g, true
 		}
 	}
 	switch {
 	case answer == nil:
 		http.NotFound(w, r)
 		return
-	case r.Method != http.MethodGet:
+	case r.Method != http.MethodGet && !(ofGroups && r.Method == http.MethodHead): // as at a server
 		WriteStatus(w, errMethod())
 		return
 	}

@@ -141,6 +141,12 @@ func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
 		accept = kubeapi.MediaDiscovery + "," + kubeapi.MediaJSON
 	}
 	theirs := s.document(r, accept)
+	if r.Method == http.MethodHead && theirs.code == http.StatusOK {
+		r = r.Clone(r.Context())
+		r.Method = http.MethodGet // the answer's header is about the document
+		s.discovery(w, r)
+		return
+	}
 	if theirs.code == http.StatusOK && !theirs.aggregated() {
 		accept = kubeapi.MediaJSON
 	}

@@ -336,6 +336,9 @@ func TestUnchangedDiscovery(t *testing.T) {
 			if tag == "" || a.code != 200 || b.code != 304 || b.body != "" {
 				t.Errorf("%s, down %v: %d %q, then %d %s", path, down, a.code, tag, b.code, b.body)
 			}
+			if h := send(t, s.socket, http.MethodHead, local+path, nil, "Accept", kubeapi.MediaDiscovery); h.code == 200 && h.header.Get("Etag") != tag {
+				t.Errorf("HEAD %s, down %v: %q, not %q", path, down, h.header.Get("Etag"), tag)
+			}
 			tags[tag] = true
 		}
 	}

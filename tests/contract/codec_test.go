@@ -201,6 +201,13 @@ var codecs = []testCase{
 			}
 		}
 	}},
+	{"HEAD asks for the groups", func(t *testing.T, f *fixture) {
+		for _, path := range []string{"/apis", "/apis/example.com"} {
+			if a := f.do(t, http.MethodHead, path, accept(jsonType), nil); a.code != http.StatusOK || len(a.body) > 0 {
+				t.Errorf("%s: got %d %s", path, a.code, a.body)
+			}
+		}
+	}},
 	{"a document of all groups has an ETag, and other documents have none", func(t *testing.T, f *fixture) {
 		for _, path := range []string{"/api", "/apis"} {
 			all := accept("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
