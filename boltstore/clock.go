@@ -171,6 +171,17 @@ func (d *device) since(wall int64, m *stamp) time.Time {
 	return time.Time{}
 }
 
+// dateAnew dates a use that a clock which may have been wrong has dated, once the clock is
+// right: as it was, if its age is known within this boot, and otherwise as of now, with a
+// stamp by which it has no age.
+func (d *device) dateAnew(wall int64, m *stamp) (int64, *stamp) {
+	if at := d.since(wall, m); m != nil && !at.IsZero() {
+		return d.at(at)
+	}
+	wall, _ = d.at(d.clock.Now())
+	return wall, &stamp{}
+}
+
 // claimedNow notes that the source is in use.
 func (m *sourceMeta) claimedNow(d *device) {
 	m.Claimed, m.ClaimedBy = d.at(d.clock.Now())

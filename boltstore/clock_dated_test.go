@@ -129,37 +129,51 @@ func TestCollectAfterAcrossBoots(t *testing.T) {
 	collect("more than a day later", 1)
 }
 
-// TestDatedAnewHasNoAge: what a clock that may have been wrong has dated is not removed for
-// a while once the clock is right. Its age stays unknown.
-func TestDatedAnewHasNoAge(t *testing.T) {
+// TestDatedAnew: what a clock that may have been wrong has dated is not removed for a while
+// once the clock is right. Its age is told only if the device has not rebooted since.
+func TestDatedAnew(t *testing.T) {
 	begins, right := time.Unix(0, 0).Add(24*time.Hour), time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	dev := devicetest.New(begins)
-	a := &aged{t: t, dev: dev, path: testPath(t), o: Options{Window: time.Nanosecond, Clock: dev}}
-	a.life(true, func(db *DB, add func(), _ *Claimed) {
-		add()
-		claimTest(t, db, Claim{Source: inNamespace("other")}).Release()
-	})
-	dev.Reboot(begins)
-	dev.Set(right, true)
-	a.life(false, func(db *DB, add func(), s *Claimed) {
-		add()
-		if _, err := db.collecting().collect(context.Background(), 24*time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		dev.Pass(time.Hour)
-		if h, there := handlerOf(t, s); !there || h.SeenAge != nil {
-			t.Errorf("the handler: %v, seen %s ago", there, h.SeenAge)
-		}
-		all, err := db.States()
-		if err != nil || len(all) != 2 {
-			t.Fatal(all, err)
-		}
-		for _, st := range all {
-			if st.Source == inNamespace("other") && st.ClaimedAge != nil {
-				t.Errorf("claimed %s ago", *st.ClaimedAge)
+	for name, reboots := range map[string]bool{"in the same boot": false, "in another boot": true} {
+		t.Run(name, func(t *testing.T) {
+			dev := devicetest.New(begins)
+			a := &aged{t: t, dev: dev, path: testPath(t), o: Options{Window: time.Nanosecond, Clock: dev}}
+			a.life(true, func(db *DB, add func(), _ *Claimed) {
+				add()
+				claimTest(t, db, Claim{Source: inNamespace("other")}).Release()
+			})
+			if dev.Pass(time.Hour); reboots {
+				dev.Reboot(begins)
 			}
-		}
-	})
+			dev.Set(right, true)
+			told := func(what string, age *time.Duration) {
+				t.Helper()
+				if known := age != nil; known == reboots || known && (*age-2*time.Hour).Abs() > 2*time.Minute {
+					t.Errorf("%s: age %v", what, age)
+				}
+			}
+			a.life(false, func(db *DB, add func(), s *Claimed) {
+				add()
+				if _, err := db.collecting().collect(context.Background(), 24*time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				dev.Pass(time.Hour)
+				h, there := handlerOf(t, s)
+				if !there {
+					t.Fatal("the handler is gone")
+				}
+				told("handler", h.SeenAge)
+				all, err := db.States()
+				if err != nil || len(all) != 2 {
+					t.Fatal(all, err)
+				}
+				for _, st := range all {
+					if st.Source == inNamespace("other") {
+						told("claim", st.ClaimedAge)
+					}
+				}
+			})
+		})
+	}
 }
 
 // TestAgesAcrossBoots: the ages of claims and handlers, and a handler's lag, are known

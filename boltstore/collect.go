@@ -98,8 +98,8 @@ func (db collecting) unclaimed(m *sourceMeta, before time.Time) bool {
 	return m.Claimed != 0 && (m.ClaimedRight || db.device.trust) && time.Unix(0, m.Claimed).Before(before)
 }
 
-// date notes an unclaimed source as used now: the clock of its last claim may have been
-// wrong.
+// date dates the last claim of an unclaimed source anew: the clock may have been wrong
+// then.
 func (db collecting) date(id string) error {
 	db.claiming.Lock() // no claim begins meanwhile
 	defer db.claiming.Unlock()
@@ -115,8 +115,8 @@ func (db collecting) date(id string) error {
 		if err != nil {
 			return err
 		}
-		m.claimedNow(db.device)
-		m.ClaimedBy = &stamp{} // how long ago that was is still not known
+		m.Claimed, m.ClaimedBy = db.device.dateAnew(m.Claimed, m.ClaimedBy)
+		m.ClaimedRight = db.device.right()
 		return src.putMeta(m)
 	}, nil)
 }

@@ -290,8 +290,8 @@ func (s *Store) forgetHandlers(t sourceTx, m *sourceMeta, all map[string]*handle
 	age, now, right := s.db.opts.HandlerAge, s.db.opts.Clock.Now(), s.db.device.right()
 	for _, st := range all {
 		if st.Seen == 0 || right && !st.SeenRight { // the state was damaged, or noted by a clock that may have been wrong
-			st.Seen, _ = s.db.device.at(now)
-			st.SeenBy, st.SeenRight = &stamp{}, right // how long ago it was is still not known
+			st.Seen, st.SeenBy = s.db.device.dateAnew(st.Seen, st.SeenBy)
+			st.SeenRight = right
 		}
 	}
 	if age <= 0 || !right || now.Sub(s.claimed) < min(age, time.Hour) {
