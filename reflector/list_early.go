@@ -51,15 +51,18 @@ func sendEarly(over http.RoundTripper, req *http.Request, end context.CancelFunc
 	return e
 }
 
-// drop gives the request up and waits for its end. nil is no request.
+// drop gives the request up. It does not wait for its end, since a transport may ignore the
+// context. nil is no request.
 func (e *early) drop() {
 	if e == nil {
 		return
 	}
 	e.end()
-	if <-e.done; e.resp != nil {
-		_ = e.resp.Body.Close() // nothing of it was read
-	}
+	go func() {
+		if <-e.done; e.resp != nil {
+			_ = e.resp.Body.Close() // nothing of it was read
+		}
+	}()
 }
 
 // is says whether the request is the same.

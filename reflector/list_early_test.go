@@ -30,6 +30,7 @@ import (
 type pageWatcher struct {
 	next  http.RoundTripper
 	read  func(page int, sofar int) error // before more of a page is read
+	send  func(page int)                  // before a page's request is sent
 	own   bool                            // the list function has tokens of its own
 	odd   bool                            // each of its requests has another parameter
 	count int64                           // calls
@@ -46,6 +47,9 @@ func (w *pageWatcher) RoundTrip(req *http.Request) (*http.Response, error) {
 		return w.next.RoundTrip(req)
 	}
 	page := w.note(req.URL.Query().Get("continue"))
+	if w.send != nil {
+		w.send(page)
+	}
 	resp, err := w.next.RoundTrip(req)
 	if err == nil {
 		resp.Body = &watchedPage{ReadCloser: resp.Body, w: w, page: page}
@@ -359,6 +363,41 @@ func TestEarlyPageIsGivenUp(t *testing.T) {
 		synctest.Wait()
 		if n := w.asked(6); n > 0 {
 			t.Errorf("page 6 was asked for %d times", n)
+		}
+	})
+}
+
+// TestEarlyPageOfADeafTransport: a source ends although the transport beneath, as one that
+// renews its token first, does not notice that an early request was given up. Its later
+// answer is dropped.
+func TestEarlyPageOfADeafTransport(t *testing.T) {
+	watchPages(t, 30, kubesim.Options{HTTP2: true}, Options{}, func(f *fixture, w *pageWatcher) {
+		held := make(chan struct{})
+		w.read = func(page, sofar int) error {
+			if page == 4 && sofar > mostHead {
+				<-held
+			}
+			return nil
+		}
+		w.send = func(page int) {
+			if page == 5 {
+				<-held
+			}
+		}
+		end := f.live()
+		after(time.Second)
+		ended := make(chan struct{})
+		go func() { defer close(ended); end() }()
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Error("the source waits for a request that it gave up")
+		}
+		close(held)
+		<-ended
+		synctest.Wait()
+		if n := w.asked(5); n != 1 {
+			t.Errorf("page 5 was asked for %d times: %v", n, w.order)
 		}
 	})
 }
