@@ -1,6 +1,9 @@
 package boltstore
 
-import "github.com/kubewake/kubewake/index"
+import (
+	"github.com/kubewake/kubewake/index"
+	"github.com/kubewake/kubewake/internal/objmeta"
+)
 
 // SetTransformVersion names the transform of the objects to come, and its version.
 // Objects stored under another one are not served until a relist has replaced them. ""
@@ -20,6 +23,7 @@ func (s *Claimed) SetTransformVersion(v string) {
 // are no longer served: the last known states of deleted objects, and objects before a
 // change. Entry.Object and Entry.Previous apply it to copies of these, so they do not show
 // more than the present transform leaves. What the earlier transform took away is missing.
+// Namespace and name stay, also if the transform changes them.
 // fn is called from the goroutines of handlers.
 func (s *Claimed) TransformAgain(fn func(obj any) (any, error)) {
 	s.mu.Lock()
@@ -55,7 +59,22 @@ func (e *Entry) decode(raw []byte, old bool) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return again(obj)
+	return asKnown(obj, again)
+}
+
+// asKnown applies the transform, and leaves the object the name by which handlers know it.
+func asKnown(obj any, transform func(any) (any, error)) (any, error) {
+	var namespace, name string
+	known := objmeta.Of(obj)
+	if known != nil {
+		namespace, name = known.GetNamespace(), known.GetName()
+	}
+	obj, err := transform(obj)
+	if m := objmeta.Of(obj); err == nil && known != nil && m != nil && (m.GetNamespace() != namespace || m.GetName() != name) {
+		m.SetNamespace(namespace)
+		m.SetName(name)
+	}
+	return obj, err
 }
 
 // hides says whether reads show nothing of the contents. The caller holds mu.

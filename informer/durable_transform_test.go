@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -234,4 +236,51 @@ func TestParkedUnderTheSameForm(t *testing.T) {
 	if n := told["default/good"]; n != 1 {
 		t.Errorf("an acknowledged object was told %d times", n)
 	}
+}
+
+// TestNameOfAnotherTransform: a delete, and the object before a change, have the name by
+// which handlers know the object, even if the present transform gives it another one.
+func TestNameOfAnotherTransform(t *testing.T) {
+	renamed := func(version string) Options {
+		return Options{TransformVersion: version, Transform: func(obj any) (any, error) {
+			o := obj.(*corev1.ConfigMap)
+			o.Name = version + o.Name[strings.LastIndex(o.Name, "-"):]
+			return obj, nil
+		}}
+	}
+	w := newWorld(t)
+	for _, n := range []string{"x-told", "x-untold", "x-missed", "x-stays"} {
+		w.create(n)
+	}
+	plain, durable := newRecorder(t), newLedger(t)
+	begin := func(version string) *life {
+		l := w.live(renamed(version), plain)
+		if _, err := l.inf.AddDurableHandler("test", durable, DurableOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return l.run().synced().replayed().acknowledged()
+	}
+	l := begin("one")
+	w.delete("x-told")
+	eventually(t, "told", func() bool { return len(plain.names()) == 3 && len(durable.names()) == 3 })
+	l.acknowledged()
+	if err := l.inf.RemoveEventHandler(handle(l.inf)); err != nil {
+		t.Fatal(err)
+	}
+	durable.answers(func(Event) error { return ErrAckLater })
+	w.delete("x-untold")
+	eventually(t, "told", func() bool { return len(durable.names()) == 2 })
+	l.end()
+	w.delete("x-missed")
+	durable.answers(nil)
+	plain.take()
+	durable.take()
+
+	l = begin("two")
+	for what, h := range map[string]*recorder{"plain": plain, "durable": durable.recorder} {
+		if names := h.names(); !slices.Equal(names, []string{"two-stays"}) {
+			t.Errorf("%s: knows %q, told %q", what, names, h.take())
+		}
+	}
+	l.end()
 }
