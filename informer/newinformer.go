@@ -97,9 +97,10 @@ func (l *lease) await(told <-chan struct{}) {
 	}
 }
 
+// end notes that the source is free. Who learns of it finds no lease, and leaves its own.
 func (l *lease) end() {
-	close(l.over)
 	leases.CompareAndDelete(l.key, l)
+	close(l.over)
 }
 
 // freed waits for an informer that has the source and is ending. It says whether the

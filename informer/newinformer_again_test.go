@@ -175,6 +175,24 @@ func TestOverBeforeItWasSeenEnding(t *testing.T) {
 	}
 }
 
+// TestNoLeaseOnceOver: who has waited for an informer finds no lease of it. Otherwise the next
+// informer would leave that lease in place of its own, and be unknown while it claims.
+func TestNoLeaseOnceOver(t *testing.T) {
+	m := newWorld(t).managed()
+	for range 1000 {
+		l, left := newLease(m.db, boltstore.Source{Version: "v1", Resource: "configmaps"}), make(chan bool)
+		go func() {
+			<-l.over
+			_, ok := leases.Load(l.key)
+			left <- ok
+		}()
+		l.end()
+		if <-left {
+			t.Fatal("a lease of an informer that is over")
+		}
+	}
+}
+
 func start0(inf cache.SharedIndexInformer, ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() { defer close(done); inf.RunWithContext(ctx) }()
