@@ -29,8 +29,12 @@ import (
 // is named. A file without informers is ready: a manager that waits for its lease has
 // none.
 //
-// The error names each source that is not ready, and says why.
+// The error names each source that is not ready, and says why. Without a DB the check
+// always fails.
 func Ready(db *boltstore.DB, maxAge time.Duration, informers ...cache.SharedIndexInformer) func(*http.Request) error {
+	if db == nil {
+		return noFile
+	}
 	return func(*http.Request) error {
 		var errs []error
 		if err := db.Err(); err != nil {
@@ -61,14 +65,22 @@ func Ready(db *boltstore.DB, maxAge time.Duration, informers ...cache.SharedInde
 	}
 }
 
+// noFile is the check of a program that has given no DB.
+func noFile(*http.Request) error {
+	return errors.New("informer: the check was given no file, but a nil DB: give it the one that boltstore.Open has returned, or controllerruntime.FileOf the manager that controllerruntime.NewManager has returned")
+}
+
 // longFailing is how long commits may fail before a restart is worth trying.
 const longFailing = 5 * time.Minute
 
 // Live returns a liveness check, of the same form as [Ready]. It fails if a restart may
 // help: if the file is closed, or no commit has succeeded for five minutes. It also fails
 // if the file was moved away or replaced, since no other program finds it then. A server
-// that cannot be reached does not matter.
+// that cannot be reached does not matter. Without a DB the check always fails.
 func Live(db *boltstore.DB) func(*http.Request) error {
+	if db == nil {
+		return noFile
+	}
 	return func(*http.Request) error {
 		return dead(db.Path(), db.Stats(), db.Err(), db.AtPath())
 	}

@@ -30,6 +30,13 @@ func says(t *testing.T, what string, check func(*http.Request) error, words ...s
 	}
 }
 
+// TestHealthWithoutAFile: a check that is given a nil DB, as FileOf gives it for a manager of
+// another make, fails and says what to give it.
+func TestHealthWithoutAFile(t *testing.T) {
+	says(t, "ready", Ready(nil, 0), "boltstore.Open", "controllerruntime.NewManager")
+	says(t, "live", Live(nil), "boltstore.Open", "controllerruntime.NewManager")
+}
+
 // TestReady: the program is ready once its sources have synced, and while the server has
 // confirmed them not too long ago. Live does not depend on the server.
 func TestReady(t *testing.T) {
