@@ -26,12 +26,20 @@ import (
 // Two files at once need a label each:
 //
 //	prometheus.WrapRegistererWith(prometheus.Labels{"file": "pods"}, prometheus.DefaultRegisterer).MustRegister(metrics.NewCollector(db))
+//
+// Without a DB the registry refuses the collector.
 func NewCollector(db *boltstore.DB) prometheus.Collector { return &collector{db} }
 
 type collector struct{ db *boltstore.DB }
 
+var errNoFile = errors.New("metrics: the collector was given no file, but a nil DB: give it the one that boltstore.Open has returned")
+
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	if c.db == nil {
+		ch <- prometheus.NewInvalidDesc(errNoFile)
+		return
+	}
 	for _, d := range descs {
 		ch <- d
 	}
@@ -39,6 +47,10 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	if c.db == nil { // of a registry that does not ask for descriptions
+		ch <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(errNoFile), errNoFile)
+		return
+	}
 	s := sender(ch)
 	st := c.db.Stats()
 	s.histogram(fileSeconds, st.Transactions)

@@ -162,6 +162,14 @@ func TestCollectorOfAStandalone(t *testing.T) {
 	}
 }
 
+// TestCollectorWithoutAFile: a collector of a nil DB cannot be registered. A scrape would end
+// the process, since Prometheus collects in goroutines of its own.
+func TestCollectorWithoutAFile(t *testing.T) {
+	if err := prometheus.NewRegistry().Register(NewCollector(nil)); err == nil || !strings.Contains(err.Error(), "boltstore.Open") {
+		t.Errorf("registered: %v", err)
+	}
+}
+
 // TestCollectorOfAClosedFile: a closed file has its counters, and another one at the same
 // path can take its place in the registry. So can two files, with a label.
 func TestCollectorOfAClosedFile(t *testing.T) {
