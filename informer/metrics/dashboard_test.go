@@ -69,10 +69,13 @@ var (
 	functions  = append([]string{"histogram_quantile", "time", "vector", "sum", "max", "min", "count", "min_over_time"}, rates...)
 	operators  = []string{"by", "or", "and", "unless"}
 	everywhere = []string{"job", "instance"}
+	// early counters rise while files are opened and informers are made. So the first scrape of
+	// a process finds them above 0, which is no increase to Prometheus.
+	early = []string{nameOf(fileFallbacks), nameOf(fileAsides), nameOf(sourceReindexed)}
 )
 
 // problems finds the mistakes in an expression: metrics and labels that do not exist,
-// counters without a rate, rates of gauges, quantiles of no histogram, parentheses. It
+// counters without a rate, rates of early counters and of gauges, quantiles of no histogram, parentheses. It
 // returns the metrics that the expression uses, too.
 func problems(expr string, all map[string]metric) (used, wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
@@ -146,6 +149,10 @@ func problems(expr string, all map[string]metric) (used, wrong []string) {
 				say("there is no %s", tok)
 			case m.typ == "histogram" && suffix == "":
 				say("%s is a histogram", tok)
+			case slices.Contains(early, name):
+				if slices.Contains(rates, lastOf(open)) {
+					say("%s in %q: it may begin above 0", tok, lastOf(open))
+				}
 			case counts != slices.Contains(rates, lastOf(open)) && !strings.Contains(expr, tok+" > 0"):
 				say("%s in %q", tok, lastOf(open))
 			}
@@ -200,6 +207,8 @@ func TestExpressions(t *testing.T) {
 		`rate(kubewake_file_bytes[5m])`:                                        false,
 		`kubewake_file_written_bytes_total`:                                    false,
 		`rate(kubewake_file_written_bytes_total[5m])`:                          true,
+		`increase(kubewake_fallback_informers_total[5m])`:                      false,
+		`sum(kubewake_fallback_informers_total)`:                               true,
 		`rate(kubewake_file_written_bytes_total[5m]`:                           false,
 		`rate(kubewake_file_written_bytes_total[5m])) `:                        false,
 		`sum by (source) (kubewake_file_bytes)`:                                false,
