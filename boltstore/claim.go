@@ -71,7 +71,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	case db.closed:
 		err = fmt.Errorf("boltstore: claim %s: %w: the file was closed", c.Source, ErrClosed)
 	case db.opts.ReadOnly:
-		err = fmt.Errorf("boltstore: claim %s: %s was opened read-only", c.Source, db.path)
+		err = fmt.Errorf("boltstore: claim %s: %s was opened read-only: open it without Options.ReadOnly, or read it by DB.View", c.Source, db.path)
 	case db.claims[s.id] != nil:
 		err = fmt.Errorf("boltstore: %s: %w in %s; share one informer, or give Cluster or the selectors if these are different lists", c.Source, ErrClaimed, db.path)
 	default:

@@ -1,8 +1,10 @@
 package boltstore
 
 import (
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
@@ -19,6 +21,9 @@ func TestViewDoesNotWrite(t *testing.T) {
 		if readOnly {
 			closeTest(t, db)
 			db = openTest(t, path, Options{ReadOnly: true})
+			if _, err := db.Claim(Claim{Source: configMaps, Example: &corev1.ConfigMap{}}); err == nil || !strings.Contains(err.Error(), "DB.View") {
+				t.Errorf("a claim of a file that was opened read-only: %v", err)
+			}
 		}
 		s, err := db.View(configMaps)
 		if err != nil {
