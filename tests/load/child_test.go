@@ -57,7 +57,8 @@ const (
 	doCompact  = "compact"
 	doCalm     = "calm" // nothing stalls and fails any more
 	doStatus   = "status"
-	doEnd      = "end" // in order
+	doCompare  = "compare" // what readers are given, once nothing changes
+	doEnd      = "end"     // in order
 )
 
 type order struct{ Do, Path string }
@@ -84,6 +85,7 @@ type status struct {
 	InMemory   [sources]bool
 	Reads      map[string][]time.Duration
 	Objects    uint64 // in the file, in bytes
+	Live       int64  // memory after a collection, if it was asked for
 }
 
 func TestMain(m *testing.M) {
@@ -152,6 +154,9 @@ func runChild(text string) error {
 	if aside := c.db.AsidePaths(); len(aside) > 0 {
 		c.table.fault("the file was set aside: %v", aside)
 	}
+	if c.db.KeysDue() {
+		c.table.fault("the file does not have the keyset's new key")
+	}
 	cfg := reflector.WrapConfig(&rest.Config{Host: c.spec.Host, QPS: -1, UserAgent: "kubewake/load", ContentConfig: rest.ContentConfig{
 		ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"}})
 	client, err := kubernetes.NewForConfig(cfg)
@@ -190,6 +195,14 @@ func runChild(text string) error {
 		running.Wait()
 		return c.db.Close()
 	})
+}
+
+// live is how much memory is in use, in bytes.
+func live() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // dumped is behind the goroutines in the standard error, which SIGUSR1 asks for.
@@ -234,7 +247,11 @@ func (c *child) obey(end func() error) error {
 				close(c.calm)
 			}
 		case doStatus:
-			c.say(message{Status: c.status(measured.Resident().Anon)})
+			s := c.status(measured.Resident().Anon)
+			s.Live = live()
+			c.say(message{Status: s})
+		case doCompare:
+			c.compare()
 		case doEnd:
 			err = end()
 		}

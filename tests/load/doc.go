@@ -9,14 +9,17 @@
 // Meanwhile snapshots are taken and the file is compacted. Connections break, and the
 // server restarts, which makes the program list everything again. It is killed at seeded
 // moments, also while it opens, copies or compacts the file, and the file is opened
-// again, often with a rotated keyset.
+// again, often with a rotated keyset. A snapshot, a compaction and a kill come first, and
+// the first start after them has a new key.
 //
 // The test checks that:
 //
 //   - Nothing is lost. After each life, and in each snapshot, the file is sound, and each
 //     source has exactly the objects, with all their content, that the server had at the
 //     source's resourceVersion. That version never goes back. Each index equals one
-//     recomputed from the objects.
+//     recomputed from the objects. In the end this is also so for what readers are given,
+//     from memory and from the file. A file that was opened with a new key has new data
+//     keys.
 //   - Every handler ends equal to the server, whatever it was told in which life: each
 //     object in its last version, and no object that is gone. No object takes another's
 //     place without a delete between them. No handler is told to start over.
@@ -24,11 +27,11 @@
 //     after a newer one, and no read shows an earlier state than a read before it. An
 //     object can be read when a handler is told it.
 //   - Nothing hangs. Every awaited figure moves, or the test fails with all goroutines.
-//   - Memory, file and goroutines are bounded: figures_test.go has the bounds. Memory does
-//     not depend on the number of objects or on how far handlers are behind. The file
-//     depends on what plain handlers have not been told, so the server waits if they, or
-//     the file, are too far behind. A plain handler stalls for a few seconds at a time, a
-//     durable one for as long as a life.
+//   - Memory, file and goroutines are bounded: figures_test.go has the bounds, also of the
+//     memory in use at the end. Memory does not depend on the number of objects or on how
+//     far handlers are behind. The file depends on what plain handlers have not been told,
+//     so the server waits if they, or the file, are too far behind. A plain handler stalls
+//     for a few seconds at a time, a durable one for as long as a life.
 //
 // Speed is reported and not asserted: changes and calls a second, and the quantiles of
 // reads.

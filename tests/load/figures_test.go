@@ -79,6 +79,14 @@ func mostCompacted(s status, journal int64) int64 {
 	return 2*int64(s.Objects) + sources*journal*3/2 + 2<<20
 }
 
+// mostLive bounds what is in use at the end, when no handler is behind: decoded objects
+// (7 MiB for each source, and Options.ObjectMemory), the tables of this test and bbolt's
+// list of free pages, and 16 MiB for the rest. A leak shows here before mostAnon.
+func mostLive(s spec) int64 {
+	objects := int64(s.Sizes[large] + s.Sizes[small])
+	return sources*7<<20 + s.options().ObjectMemory + objects*600 + 16<<20
+}
+
 // broken says which bounds were exceeded.
 func (f *figures) broken(journal int64) (all []string) {
 	if f.anon > mostAnon && !raced {

@@ -189,6 +189,12 @@ func (r *run) live() {
 	for end := time.Now().Add(r.life/3 + r.random(r.life*2/3)); time.Now().Before(end); {
 		r.pause(r.life / 6)
 		dice := r.rnd.IntN(6)
+		switch { // each run has both
+		case r.counts[doSnapshot] == 0:
+			dice = 0
+		case r.counts[doCompact] == 0:
+			dice = 2
+		}
 		if dice >= 3 && disturbed {
 			continue
 		}
@@ -220,7 +226,7 @@ func (r *run) live() {
 			r.event("server restarted", 0)
 		}
 	}
-	if r.rnd.IntN(4) == 0 {
+	if r.rnd.IntN(4) == 0 && r.counts["killed"] > 0 {
 		began := time.Now()
 		r.do(order{Do: doCalm})
 		r.end()
@@ -236,7 +242,7 @@ func (r *run) live() {
 // meanwhile.
 func (r *run) wake() bool {
 	r.t.Helper()
-	rotated := r.rnd.IntN(2) == 0
+	rotated := r.rnd.IntN(2) == 0 || r.counts["keys rotated"] == 0
 	if rotated {
 		if err := seal.Rotate(r.spec.Keys); err != nil {
 			r.t.Fatal(err)
@@ -333,10 +339,14 @@ func (r *run) settle() {
 		return int64(s.Keys) + int64(s.Plain[large]+s.Plain[small])
 	})
 	r.event("caught up", time.Since(began))
+	r.do(order{Do: doCompare})
 	before := r.status().Size
 	r.event("last compaction", r.do(order{Do: doCompact}))
 	s := r.status()
-	r.t.Logf("in the end: a file of %s, compacted %s; %s of anonymous memory, %d goroutines", mb(before), mb(s.Size), mb(s.Anon), s.Goroutines)
+	r.t.Logf("in the end: a file of %s, compacted %s; %s of anonymous memory, %s in use, %d goroutines", mb(before), mb(s.Size), mb(s.Anon), mb(s.Live), s.Goroutines)
+	if most := mostLive(r.spec); s.Live > most && !raced {
+		r.t.Errorf("%s are in use, at most %s", mb(s.Live), mb(most))
+	}
 	if most := mostCompacted(s, r.spec.JournalBytes); s.Size > most {
 		r.t.Errorf("compacted it has more than %s", mb(most))
 	}

@@ -5,6 +5,7 @@ package load
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -148,4 +149,47 @@ func (r *reader) keys() string {
 		}
 	}
 	return "IndexKeys"
+}
+
+// compare finds fault with reads that miss an object, or show one that is gone. All
+// handlers know the server's state, and nothing changes.
+func (c *child) compare() {
+	for src, inf := range c.infs {
+		row, there := c.row(src), 0
+		for slot := range row {
+			if word(row[slot].Load()).live() {
+				there++
+			}
+		}
+		all := inf.GetIndexer().List()
+		if keys := inf.GetIndexer().ListKeys(); len(all) != there || len(keys) != there {
+			c.table.fault("a list of %s has %d objects and %d keys, not %d", resources[src], len(all), len(keys), there)
+		}
+		model := cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers())
+		for _, obj := range all {
+			slot, inc, version, err := identity(obj.(metav1.Object))
+			if err != nil || !word(row[slot].Load()).is(state{content: content{inc: inc}, live: true, version: version}) {
+				c.table.fault("a list of %s has slot %d at %d: %v", resources[src], slot, version, err)
+			}
+			if err := model.Add(obj); err != nil {
+				c.table.fault("%v", err)
+			}
+		}
+		for name := range indexers() {
+			for _, value := range model.ListIndexFuncValues(name) {
+				want, _ := model.ByIndex(name, value) // an index that it has
+				got, err := inf.GetIndexer().ByIndex(name, value)
+				keys, keysErr := inf.GetIndexer().IndexKeys(name, value)
+				if err != nil || keysErr != nil || len(got) != len(want) || len(keys) != len(want) {
+					c.table.fault("index %s of %s: %q has %d objects and %d keys, not %d: %v %v", name, resources[src], value, len(got), len(keys), len(want), err, keysErr)
+				}
+			}
+		}
+	}
+}
+
+// row has the beliefs of a source's first handler.
+func (c *child) row(src int) []atomic.Uint64 {
+	h := slices.IndexFunc(handlers(), func(of handler) bool { return of.src == src })
+	return c.table.belief(h, c.spec.Life).row
 }
