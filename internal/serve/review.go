@@ -78,10 +78,10 @@ func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) 
 	now := v.clock.Now()
 	last, ok := v.yes.get(key)
 	if ok {
-		if now.Sub(last.at) < min(yesFor, v.offline) {
+		if elapsed(last.at, now) < min(yesFor, v.offline) {
 			return last, nil
 		}
-	} else if kept, ok := v.no.Get(key); ok && now.Sub(kept.(review).at) < noFor {
+	} else if kept, ok := v.no.Get(key); ok && elapsed(kept.(review).at, now) < noFor {
 		return kept.(review), nil
 	}
 	err = v.resting()
@@ -112,10 +112,16 @@ func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) 
 		}
 		v.failed(now, err)
 	}
-	if last.yes && now.Sub(last.at) < v.offline {
+	if last.yes && elapsed(last.at, now) < v.offline {
 		return last, nil
 	}
 	return review{}, &errOffline{err}
+}
+
+// elapsed is the time from a to b, by the clock that says more: monotonic time stands still
+// while the machine sleeps, and wall time can be set back.
+func elapsed(a, b time.Time) time.Duration {
+	return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))
 }
 
 func (v *reviews) keep(key question, got review) {
