@@ -161,7 +161,7 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 }
 
 // ServedForm returns the form that the last relist committed, see RelistOptions.ServedForm.
-func (s *Claimed) ServedForm() string { return s.metaNow().ServedForm }
+func (s *Store) ServedForm() string { return s.metaNow().ServedForm }
 
 // ServedAs states RelistOptions.ServedForm if it was unknown at the beginning. It changes
 // nothing about comparisons already made.

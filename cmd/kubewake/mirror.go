@@ -351,7 +351,7 @@ func (m *mirror) informer(db *boltstore.DB, cfg *rest.Config, r resource, at kep
 	if err != nil {
 		return nil, err
 	}
-	src := &source{live: make(chan struct{}), denied: make(chan struct{}, 1)}
+	src := &source{live: make(chan struct{}), denied: make(chan struct{}, 1), confirmed: make(chan struct{}, 1)}
 	src.inf, err = informer.NewSharedIndexInformer(db, lw, example, informer.Options{
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		Reflector: reflector.Options{

@@ -26,12 +26,13 @@ import (
 
 // source is one mirrored type.
 type source struct {
-	name    string
-	inf     *informer.Informer
-	handler cache.ResourceEventHandlerRegistration
-	once    sync.Once
-	live    chan struct{} // closed once it has been live
-	denied  chan struct{} // the server refuses the type that the file has
+	name      string
+	inf       *informer.Informer
+	handler   cache.ResourceEventHandlerRegistration
+	once      sync.Once
+	live      chan struct{} // closed once it has been live
+	denied    chan struct{} // the server refuses the type that the file has
+	confirmed chan struct{} // it is live, perhaps after a list
 
 	logging sync.Mutex
 	phase   reflector.Phase // the last one

@@ -28,6 +28,10 @@ func (m *mirror) changed(src *source, st reflector.State) {
 	}
 	if st.Phase == reflector.PhaseLive {
 		src.once.Do(func() { close(src.live) })
+		select {
+		case src.confirmed <- struct{}{}:
+		default:
+		}
 	}
 }
 

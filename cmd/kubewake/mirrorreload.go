@@ -265,9 +265,11 @@ func (k *keeper) start(at kept, n named, first bool) error {
 		}
 	}
 	ctx, cancel := context.WithCancel(k.ctx)
+	form := src.inf.Store().ServedForm()
 	var wg sync.WaitGroup
 	wg.Go(func() { src.inf.RunWithContext(ctx) })
 	wg.Go(func() { k.follow(ctx, k.cfg, src, n.resource, n.arg, end) })
+	wg.Go(func() { k.describeAgain(ctx, k.cfg, src, n.resource, form) })
 	k.running[at] = &running{src, n, func() { cancel(); wg.Wait() }}
 	return nil
 }

@@ -72,18 +72,7 @@ func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other reso
 	if err != nil || r.gvr.Group == "" {
 		return other, false
 	}
-	in := func(gv string) (of *metav1.APIResource, err error) {
-		list, err := client.ServerResourcesForGroupVersionWithContext(ctx, gv)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range list.APIResources {
-			if a.Name == r.gvr.Resource {
-				return &a, nil
-			}
-		}
-		return nil, nil
-	}
+	in := func(gv string) (*metav1.APIResource, error) { return servedIn(ctx, client, gv, r.gvr.Resource) }
 	as := func(version string, a *metav1.APIResource) resource {
 		other := resource{gvr: r.gvr, gvk: schema.GroupVersionKind{Group: r.gvr.Group, Version: version, Kind: a.Kind}}
 		other.gvr.Version, other.Kind = version, a.Kind
@@ -114,6 +103,59 @@ func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other reso
 		return as(v.Version, a), true
 	}
 	return other, false
+}
+
+// servedIn returns what discovery says of a resource, nil if it is not served.
+func servedIn(ctx context.Context, client *discovery.DiscoveryClient, gv, resource string) (*metav1.APIResource, error) {
+	list, err := client.ServerResourcesForGroupVersionWithContext(ctx, gv)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range list.APIResources {
+		if a.Name == resource {
+			return &a, nil
+		}
+	}
+	return nil, nil
+}
+
+// describeAgain asks for a custom resource's names and columns once a list has shown that
+// its definition has changed, or the server's release. form is that of the last list.
+func (m *mirror) describeAgain(ctx context.Context, cfg *rest.Config, src *source, r resource, form string) {
+	client, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil || scheme.Scheme.Recognizes(r.gvk) {
+		return
+	}
+	store := src.inf.Store()
+	var retry <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-src.confirmed:
+		case <-retry:
+		}
+		now := store.ServedForm()
+		if form == "" { // the type was described just before the first list
+			form = now
+		}
+		if now == form {
+			continue
+		}
+		a, err := servedIn(ctx, client, r.gvr.GroupVersion().String(), r.gvr.Resource)
+		if err != nil {
+			retry = time.After(time.Minute)
+			continue
+		}
+		form = now
+		if a == nil { // see follow
+			continue
+		}
+		describe(ctx, client.RESTClient(), &r, *a)
+		if err := store.Describe(boltstore.Description{Kind: a.Kind, Names: r.Names, Categories: r.Categories, Columns: r.Columns}); err != nil {
+			m.logf("%s: its names and columns could not be stored: %s", src.name, oneLine(err))
+		}
+	}
 }
 
 // named returns a type with its names. If the server does not say them, the type is

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubeapi/printcolumns"
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
@@ -169,6 +171,51 @@ func TestRedefined(t *testing.T) {
 	if got := shown(t, "get", "wadget", "-A", "-o", "name", "--db", path); got != "wadget.example.com/e wadget.example.com/f" {
 		t.Error(got)
 	}
+}
+
+// TestColumnsChange: tables have the columns and names of a custom resource's present
+// definition, whether it changes while the mirror runs or while it does not.
+func TestColumnsChange(t *testing.T) {
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	change := func(column, shortName, object string) {
+		t.Helper()
+		columns := []printcolumns.Column{{Name: column, Type: "string", JSONPath: ".metadata.name"}}
+		if err := errors.Join(sim.Recolumn(widgets, columns, shortName), sim.Create(custom("Widget", object))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "w.db")
+	args := []string{"widgets", "-A", "--db", path, "--server", sim.URL(), "--no-socket=false"}
+	shows := func(shortName, column string) {
+		t.Helper()
+		eventually(t, func() error {
+			var out, errs bytes.Buffer
+			code := run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errs}, []string{"get", shortName, "-A", "--db", path})
+			if table := strings.Fields(out.String()); code != 0 || !slices.Contains(table, column) {
+				return fmt.Errorf("%q %s", table, errs.String())
+			}
+			return nil
+		})
+	}
+	change("One", "w1", "a")
+	m := mirrorEvents(t, args...)
+	m.await("ADDED a")
+	shows("w1", "ONE")
+	change("Two", "w2", "b")
+	m.await("ADDED b")
+	shows("w2", "TWO")
+	m.end()
+
+	change("Three", "w3", "c")
+	m = mirrorEvents(t, args...)
+	m.await("ADDED c")
+	shows("w3", "THREE")
+	m.end()
+	shows("w3", "THREE")
 }
 
 // TestNoObjectYet: a custom resource without any object is a type of the file like any
