@@ -35,10 +35,11 @@ func (s indexing) add(add cache.Indexers) (inMemory bool, err error) {
 	}
 	s.change(func(fns cache.Indexers) { maps.Copy(fns, add) })
 	s.db.commit.settled() // later commits enter their objects in the new indices
-	if s.inMemory() == nil {
+	r := s.inMemory()
+	if r == nil {
 		return false, nil
 	}
-	s.indexMemory(add)
+	s.indexMemory(add, r.ahead(add))
 	s.buildLater(add)
 	return true, nil
 }
@@ -81,7 +82,7 @@ func (s indexing) build(add cache.Indexers) error {
 			return err
 		}
 	}
-	s.indexMemory(add)
+	s.indexMemory(add, &adding{})
 	return nil
 }
 

@@ -3,7 +3,10 @@ package boltstore
 import (
 	"errors"
 	"runtime"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -78,5 +81,49 @@ func TestIndexFunctionThatExitsInMemory(t *testing.T) {
 	}
 	loadedInMemory(t, f.s)
 	check("loaded again")
+	f.same()
+}
+
+// TestIndexFunctionThatWaits: an index function that is added to objects in memory may wait
+// for a commit to the file, as one that needs another informer's objects does.
+func TestIndexFunctionThatWaits(t *testing.T) {
+	f := newResidentTest(t, Options{}, 40)
+	loadedInMemory(t, f.s)
+	other := claimTest(t, f.db, Claim{Source: inNamespace("other")})
+	p := &testProducer{}
+	other.Attach(p)
+	var asked atomic.Bool
+	waits := func(o any) ([]string, error) {
+		if asked.CompareAndSwap(false, true) {
+			p.add(t, other, configMap("other", "a", 500, nil))
+			f.p.add(t, f.s, f.set(7, "late")) // memory changes meanwhile
+			for _, done := range []chan struct{}{p.done, f.p.done} {
+				select {
+				case <-done:
+				case <-time.After(10 * time.Second):
+					t.Error("nothing is committed while the function waits")
+				}
+			}
+		}
+		return indexers["words"](o)
+	}
+	if err := f.s.AddIndexers(cache.Indexers{"waits": waits}); err != nil {
+		t.Fatal(err)
+	}
+	same := func(when string) {
+		t.Helper()
+		for _, value := range f.s.ListIndexFuncValues("words") {
+			want, err := f.s.IndexKeys("words", value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := f.s.IndexKeys("waits", value); err != nil || !slices.Equal(sorted(got), sorted(want)) {
+				t.Errorf("%s: %s: %v %v, want %v", when, value, got, err, want)
+			}
+		}
+	}
+	same("without the file's index")
+	waitBuilt(t, f.s, "waits")
+	same("with the file's index")
 	f.same()
 }

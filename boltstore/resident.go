@@ -256,10 +256,11 @@ func (r *resident) passed(found []loaded) {
 }
 
 // index adds the indices that it does not have. Their values are those of the records, or
-// those that the functions return if the file, as of m, does not have them yet. No commit
-// is under way. It returns false if a function's earlier values are not those of the
-// file, or if a function has ended its goroutine: memory must then be loaded again.
-func (r *resident) index(fns cache.Indexers, m *sourceMeta) (same bool) {
+// those that the functions return if the file, as of m, does not have them yet; ahead has
+// most of these. No commit is under way. It returns false if a function's earlier values
+// are not those of the file, or if a function has ended its goroutine: memory must then be
+// loaded again.
+func (r *resident) index(fns cache.Indexers, ahead *adding, m *sourceMeta) (same bool) {
 	built := map[string]bool{}
 	for name := range fns {
 		built[name] = r.s.indexing().built(m, name)
@@ -295,7 +296,7 @@ func (r *resident) index(fns cache.Indexers, m *sourceMeta) (same bool) {
 			add[name] = r.indexFunc(name)
 		}
 	}
-	r.adding = newAdding(adding, len(r.slots))
+	r.adding = ahead.begin(adding)
 	same = apart(func() { _ = r.store.AddIndexers(add) }) // they are not there
 	r.adding = nil
 	if same {

@@ -269,11 +269,11 @@ func (s *Store) ending() bool {
 	}
 }
 
-// indexMemory adds indices to memory.
-func (s *Store) indexMemory(fns cache.Indexers) {
+// indexMemory adds indices to memory. ahead has values of those that are new.
+func (s *Store) indexMemory(fns cache.Indexers, ahead *adding) {
 	s.db.h.writeMu.Lock() // no commit is under way
 	defer s.db.h.writeMu.Unlock()
-	if r := s.memory.now.Load(); r != nil && !r.index(fns, s.metaNow()) {
+	if r := s.memory.now.Load(); r != nil && !r.index(fns, ahead, s.metaNow()) {
 		s.forget(r)
 		s.settleMemory()
 	}

@@ -124,7 +124,7 @@ func TestIndexAddedWhileLoading(t *testing.T) {
 	<-slow.begun
 	late := cache.Indexers{"late": lateIndex}
 	s.indexing().change(func(fns cache.Indexers) { fns["late"] = lateIndex })
-	s.indexMemory(late) // what readers used before has just been dropped
+	s.indexMemory(late, &adding{}) // what readers used before has just been dropped
 	close(slow.go_)
 	loadedInMemory(t, s)
 	for n := range 2 {

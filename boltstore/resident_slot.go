@@ -24,26 +24,73 @@ type lateValues struct {
 }
 
 // adding has the functions of indices that are being added and that the file does not
-// have yet, and room for their values.
+// have yet, and their values.
 type adding struct {
 	fns    cache.Indexers
-	late   []lateValues
+	late   []lateValues // with room for all objects
+	of     []*slot      // of those in late that were found ahead
 	values []string
 }
 
-func newAdding(fns cache.Indexers, objects int) *adding {
-	n := len(fns) * objects
-	return &adding{fns, make([]lateValues, 0, n), make([]string, 0, n)}
+// ahead calls the functions of new indices for the objects that are in memory now. It needs
+// no lock of the file, so the functions may wait for commits.
+func (r *resident) ahead(fns cache.Indexers) *adding {
+	m := r.s.metaNow()
+	r.mu.RLock()
+	objs, slots := make([]any, 0, len(r.slots)), make([]*slot, 0, len(r.slots))
+	for obj, sl := range r.slots {
+		objs, slots = append(objs, obj), append(slots, sl)
+	}
+	r.mu.RUnlock()
+	n := len(fns) * len(objs)
+	a := &adding{late: make([]lateValues, 0, n), of: make([]*slot, 0, n), values: make([]string, 0, n)}
+	for name, fn := range fns {
+		if r.s.indexing().built(m, name) {
+			continue
+		}
+		for i := 0; i < len(objs); i++ { // goes on behind an object on which the function has ended its goroutine
+			apart(func() {
+				for ; i < len(objs); i++ {
+					a.late = append(a.late, lateValues{name, a.call(fn, name, objs[i]), nil})
+					a.of = append(a.of, slots[i])
+				}
+			})
+		}
+	}
+	return a
 }
 
-// add calls the function of an index and adds the values to the slot.
+// begin adds the indices of these functions. Values that were found ahead stay with their
+// slots, which may be gone.
+func (a *adding) begin(fns cache.Indexers) *adding {
+	a.fns = fns
+	for i, sl := range a.of {
+		if l := &a.late[i]; fns[l.name] != nil {
+			l.next, sl.late = sl.late, l
+		}
+	}
+	a.of = nil
+	return a
+}
+
+// add adds the values of an index to the slot. It calls the index's function unless that
+// was done ahead.
 func (a *adding) add(sl *slot, name string, obj any) []string {
-	values, _ := indexed(name, a.fns[name], obj, func(v string) []string {
+	for l := sl.late; l != nil; l = l.next {
+		if l.name == name {
+			return l.values
+		}
+	}
+	a.late = append(a.late, lateValues{name, a.call(a.fns[name], name, obj), sl.late})
+	sl.late = &a.late[len(a.late)-1]
+	return sl.late.values
+}
+
+func (a *adding) call(fn cache.IndexFunc, name string, obj any) []string {
+	values, _ := indexed(name, fn, obj, func(v string) []string {
 		a.values = append(a.values, v)
 		return a.values[len(a.values)-1 : len(a.values) : len(a.values)]
 	}) // the file's build notes what fails
-	a.late = append(a.late, lateValues{name, values, sl.late})
-	sl.late = &a.late[len(a.late)-1]
 	return values
 }
 
