@@ -213,7 +213,7 @@ func (s *Store) load() error {
 		m.markNow(s.db.opts.Clock.Now().UnixNano())
 		m.NamesLost = m.NamesLost || s.db.judged.lost
 		s.setMeta(m)
-		found, done = true, !src.leftovers(m) && !src.oldDicts(m) && !src.staleOwn(m)
+		found, done = true, !src.leftovers(m) && !src.oldDicts(m) && !src.staleOwn(m) && !src.anyAbove(m)
 		return nil
 	})
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
@@ -285,7 +285,7 @@ func (s *Store) create(tx *bolt.Tx, found, namesLost bool) error {
 	if err := src.DropGensExcept(src.keepGens(m)...); err != nil {
 		return err
 	}
-	if err := src.dropJournalAbove(m.Seq); err != nil {
+	if err := errors.Join(src.dropJournalAbove(m.Seq), src.restartAbove(m)); err != nil {
 		return err
 	}
 	m = m.clone()

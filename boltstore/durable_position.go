@@ -96,6 +96,9 @@ type handlerState struct {
 	// stray says that the value cannot be read, or is not of this name. It may belong to
 	// a handler whose own name is lost.
 	stray bool
+	// above says that the position was above the last entry. The file has lost entries, and
+	// others will have their seqs.
+	above bool
 
 	// Name is "" if an earlier version wrote the state.
 	Name      string            `msgpack:"name,omitempty"`
@@ -169,8 +172,8 @@ func (st *handlerState) isOf(name string) error {
 	return nil
 }
 
-// handlers reads the states of all handlers. A handler with a damaged state starts
-// over, since nothing says what it was not told.
+// handlers reads the states of all handlers. A handler with a damaged state, or one of a
+// later commit than m, starts over, since nothing says what it was not told.
 func (t sourceTx) handlers(m *sourceMeta) (map[string]*handlerState, error) {
 	all := map[string]*handlerState{}
 	err := t.HandlerBox(t.Root.Bucket(layout.BucketHandlers)).Each(func(k, v []byte) {
@@ -183,9 +186,36 @@ func (t sourceTx) handlers(m *sourceMeta) (map[string]*handlerState, error) {
 			st.startOver(m)
 			st.stray = true
 		}
+		if st.mark > m.Seq || st.Cursor > m.Seq {
+			st.startOver(m)
+			st.above = true
+		}
 		all[string(k)] = st
 	})
 	return all, err
+}
+
+// anyAbove says whether one of the positions is above the last entry.
+func (t sourceTx) anyAbove(m *sourceMeta) bool {
+	all, _ := t.handlers(m)
+	for _, st := range all {
+		if st.above {
+			return true
+		}
+	}
+	return false
+}
+
+// restartAbove makes handlers with such positions start over, before further entries hide
+// that.
+func (t sourceTx) restartAbove(m *sourceMeta) error {
+	all, err := t.handlers(m)
+	for name, st := range all {
+		if st.above {
+			err = errors.Join(err, t.dropParked(name), t.putHandler(name, st))
+		}
+	}
+	return err
 }
 
 // anyStray says whether one of the states may be of a handler that has lost its name.
