@@ -163,6 +163,16 @@ func (d *device) age(wall int64, m *stamp) (age time.Duration, ok bool) {
 	return past, rightNow
 }
 
+// stood is how much of a kept time's age the machine stood still, as a stopped virtual
+// machine does. Monotonic time and the time since boot do not contain that.
+func (d *device) stood(wall int64, m *stamp) time.Duration {
+	age, ok := d.age(wall, m)
+	if !ok || m == nil || m.Boot == "" || d.boots == nil || m.Boot != d.boots.Boot() {
+		return 0
+	}
+	return max(age-(d.boots.Uptime()-time.Duration(m.Up)), 0)
+}
+
 // since returns a kept time as a time of this life, zero if its age is not known.
 func (d *device) since(wall int64, m *stamp) time.Time {
 	if age, ok := d.age(wall, m); ok {

@@ -50,7 +50,9 @@ func (db *DB) confirmedSince(st *State) {
 	if f == nil {
 		return
 	}
-	if age, ok := f.age(); ok && (st.ConfirmedAge == nil || age < *st.ConfirmedAge) {
+	age, ok := f.age()
+	age += st.stood // perhaps since the informer's confirmation
+	if ok && (st.ConfirmedAge == nil || age < *st.ConfirmedAge) {
 		st.Confirmed, st.ConfirmedAge = db.opts.Clock.Now().Add(-age).Round(0), &age
 	}
 }
