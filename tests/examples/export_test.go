@@ -6,6 +6,8 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/kubewake/kubewake/internal/waittest"
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
@@ -56,14 +59,18 @@ func exportsApply(t *testing.T, s *apiserver.Server) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	p := start(t, t.TempDir(), nil, built(t, "kubewake"), append([]string{"mirror", "-n", "default", "--db", path, "--kubeconfig", s.Kubeconfig(t)}, types...)...)
 	for _, typ := range []string{"deployments.apps", "services", "configmaps", "cronjobs.batch", "jobs.batch"} {
-		p.complains(typ + "/v1 -n default: live at")
+		waittest.Eventually(t, typ+" is live", func() bool { // one name is the end of another
+			return slices.ContainsFunc(p.errs.all(), func(line string) bool { return strings.HasPrefix(line, typ+"/v1 -n default: live at") })
+		})
 	}
 	p.end()
 	cmd := exec.Command(built(t, "kubewake"), append([]string{"export", "-n", "default", "--db", path}, types...)...)
 	cmd.Env = append(cmd.Environ(), "KUBECONFIG=/nonexistent")
+	var log strings.Builder
+	cmd.Stderr = &log
 	manifests, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(err, log.String())
 	}
 	before := map[string]*unstructured.Unstructured{}
 	for _, o := range objects {
