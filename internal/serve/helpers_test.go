@@ -3,6 +3,7 @@ package serve
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/kubewake/kubewake/fifo"
 	"github.com/kubewake/kubewake/internal/filetest"
 )
@@ -191,4 +193,20 @@ func modeOf(t testing.TB, path string) os.FileMode {
 		t.Fatal(err)
 	}
 	return st.Mode().Perm()
+}
+
+// sharedOf is the file of db, its owner, whose socket answers.
+func sharedOf(t *testing.T, db *boltstore.DB) File {
+	t.Helper()
+	sock, err := live.Serve(db, live.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := NewShared(db.Path(), nil, apifile.Options{})
+	t.Cleanup(func() {
+		if err := errors.Join(file.Close(), sock.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return file
 }

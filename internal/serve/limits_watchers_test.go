@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
-	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/kubewake/kubewake/internal/filetest"
 )
 
@@ -26,19 +24,7 @@ func TestWatchersThatDoNotRead(t *testing.T) {
 		watchersThatDoNotRead(t, 1000, func(db *boltstore.DB) File { return Own(db, apifile.Options{}) })
 	})
 	t.Run("owner", func(t *testing.T) {
-		watchersThatDoNotRead(t, 500, func(db *boltstore.DB) File {
-			sock, err := live.Serve(db, live.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			file := NewShared(db.Path(), nil, apifile.Options{})
-			t.Cleanup(func() {
-				if err := errors.Join(file.Close(), sock.Close()); err != nil {
-					t.Error(err)
-				}
-			})
-			return file
-		})
+		watchersThatDoNotRead(t, 500, func(db *boltstore.DB) File { return sharedOf(t, db) })
 	})
 }
 

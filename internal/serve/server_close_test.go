@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +15,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/kubewake/kubewake/boltstore/apifile"
-	"github.com/kubewake/kubewake/boltstore/live"
 )
 
 // TestWatchesEndInOrder: when the server closes, watches end in order, as those of an API
@@ -24,18 +22,7 @@ import (
 func TestWatchesEndInOrder(t *testing.T) {
 	t.Run("own", func(t *testing.T) { watchesEndInOrder(t, fileOf(t, apifile.Options{})) })
 	t.Run("shared", func(t *testing.T) {
-		db := filled(t)
-		sock, err := live.Serve(db, live.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		file := NewShared(db.Path(), nil, apifile.Options{})
-		t.Cleanup(func() {
-			if err := errors.Join(file.Close(), sock.Close()); err != nil {
-				t.Error(err)
-			}
-		})
-		watchesEndInOrder(t, file)
+		watchesEndInOrder(t, sharedOf(t, filled(t)))
 	})
 }
 

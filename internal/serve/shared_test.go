@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"errors"
 	"io"
 	"path/filepath"
 	"strings"
@@ -154,16 +153,7 @@ func TestLargeHeaderToOwner(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	store := filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{})
 	filetest.Relist(t, store, "10")
-	sock, err := live.Serve(db, live.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := NewShared(db.Path(), nil, apifile.Options{})
-	t.Cleanup(func() {
-		if err := errors.Join(file.Close(), sock.Close()); err != nil {
-			t.Error(err)
-		}
-	})
+	file := sharedOf(t, db)
 	s := start(t, Options{File: file})
 	events := watch(t, s)
 	if a := s.get(maps, "X-Large", strings.Repeat("x", DefaultLimits.Header-500)); a.code != 200 {
