@@ -5,11 +5,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/devicetest"
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
@@ -42,28 +42,7 @@ func (c *wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 func (c *wallClock) Now() time.Time {
 	now := time.Now()
-	return bothClocks(now.Add(time.Duration(c.ahead.Load())), now.Sub(c.began)+time.Second)
-}
-
-// bothClocks returns a time as time.Now does outside of bubbles. There is no other way to
-// make one whose two readings disagree.
-func bothClocks(wall time.Time, monotonic time.Duration) (t time.Time) {
-	const unix1885 = -2682288000
-	inside := (*struct {
-		wall uint64
-		ext  int64
-	})(unsafe.Pointer(&t))
-	inside.wall = 1<<63 | uint64(wall.Unix()-unix1885)<<30 | uint64(wall.Nanosecond())
-	inside.ext = int64(monotonic)
-	return t
-}
-
-func TestBothClocks(t *testing.T) {
-	at := time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
-	a, b := bothClocks(at, time.Hour), bothClocks(at.Add(8*time.Hour), time.Hour+time.Minute)
-	if !a.Round(0).Equal(at) || b.Sub(a) != time.Minute || b.Round(0).Sub(a) != 8*time.Hour {
-		t.Fatalf("%s, %s: the layout of time.Time is another", a, b)
-	}
+	return devicetest.BothClocks(now.Add(time.Duration(c.ahead.Load())), now.Sub(c.began)+time.Second)
 }
 
 // jumping is bubble with a wallClock.

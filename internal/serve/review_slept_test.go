@@ -4,11 +4,11 @@ import (
 	"crypto/x509/pkix"
 	"testing"
 	"time"
-	"unsafe"
 
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/devicetest"
 )
 
 // TestOfflineAfterSleep: time in which the machine slept counts, although monotonic time
@@ -16,7 +16,7 @@ import (
 func TestOfflineAfterSleep(t *testing.T) {
 	c := newCluster(t)
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	clock := clocktesting.NewFakeClock(bothClocks(at, time.Hour))
+	clock := clocktesting.NewFakeClock(devicetest.BothClocks(at, time.Hour))
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour, Clock: clock})})
 	r := s.remote(newAuthority(t))
 	anybody := r.client(nil, pkix.Name{})
@@ -28,27 +28,14 @@ func TestOfflineAfterSleep(t *testing.T) {
 	}
 	ask("online", 200, `"x"`)
 	_, before := c.counts()
-	clock.SetTime(bothClocks(at.Add(8*time.Hour), time.Hour+time.Second))
+	clock.SetTime(devicetest.BothClocks(at.Add(8*time.Hour), time.Hour+time.Second))
 	ask("after a night", 200, `"x"`)
 	if _, n := c.counts(); n == before {
 		t.Error("after a night nobody asked")
 	}
-	clock.SetTime(bothClocks(at, time.Hour+2*time.Second))
+	clock.SetTime(devicetest.BothClocks(at, time.Hour+2*time.Second))
 	c.setDown(true)
 	ask("the clock was set back", 200, `"x"`)
-	clock.SetTime(bothClocks(at.Add(16*time.Hour), time.Hour+3*time.Second))
+	clock.SetTime(devicetest.BothClocks(at.Add(16*time.Hour), time.Hour+3*time.Second))
 	ask("offline after another night", 401, "has not accepted it within 1h0m0s")
-}
-
-// bothClocks returns a time as time.Now does. There is no other way to make one whose two
-// readings disagree.
-func bothClocks(wall time.Time, monotonic time.Duration) (t time.Time) {
-	const unix1885 = -2682288000
-	inside := (*struct {
-		wall uint64
-		ext  int64
-	})(unsafe.Pointer(&t))
-	inside.wall = 1<<63 | uint64(wall.Unix()-unix1885)<<30 | uint64(wall.Nanosecond())
-	inside.ext = int64(monotonic)
-	return t
 }
