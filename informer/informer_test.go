@@ -159,8 +159,9 @@ func TestOfflineStart(t *testing.T) {
 	l := w.live(Options{}, r).run()
 	r.expect("initial a")
 	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.PhaseOffline })
-	if l.inf.HasSynced() || l.inf.State().Confirmed.IsZero() {
-		t.Errorf("synced %v, %+v", l.inf.HasSynced(), l.inf.State())
+	l.notSynced()
+	if l.inf.State().Confirmed.IsZero() {
+		t.Errorf("%+v", l.inf.State())
 	}
 	if err := w.sim.RefuseConnections(false); err != nil {
 		t.Fatal(err)
@@ -179,17 +180,13 @@ func TestMaxStaleness(t *testing.T) {
 	w.live(Options{MaxStaleness: time.Hour}).run().synced().end()
 	l := w.live(Options{MaxStaleness: time.Nanosecond}).run()
 	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.PhaseOffline })
-	if l.inf.HasSynced() {
-		t.Error("synced with data that is too old")
-	}
+	l.notSynced() // the data are too old
 	l.end()
 	d := devicetest.New(time.Now().Add(-2 * time.Hour)) // another boot, with a clock behind
 	w.options.Clock = d
 	l = w.live(Options{MaxStaleness: time.Hour}).run()
 	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.PhaseOffline })
-	if l.inf.HasSynced() {
-		t.Error("synced with data of an age that is not known")
-	}
+	l.notSynced() // their age is not known
 }
 
 // TestWatchErrorHandler: the watch error handler is called for a refusal, and the data

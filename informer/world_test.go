@@ -137,6 +137,15 @@ func (l *life) synced() *life {
 	return l
 }
 
+// notSynced fails the test if the informer has synced, or is about to: its queue says so
+// before the informer does.
+func (l *life) notSynced() {
+	l.t.Helper()
+	if l.inf.queue.HasSynced() || l.inf.HasSynced() {
+		l.t.Error("synced")
+	}
+}
+
 // replayed waits until all handlers have taken in the objects that existed when they were
 // added: later changes are told as changes.
 func (l *life) replayed() *life {
