@@ -16,11 +16,13 @@
 // If several sources cover a request, one that an informer keeps up to date answers. Of two
 // such sources, the one of all namespaces does. If there is none, the source that was
 // confirmed last answers. Of those confirmed in the same second, one of all namespaces is
-// preferred, then a typed one, then an unstructured one. Discovery prefers the version of
-// a group that is kept up to date, then the one confirmed in the latest hour. A source of
-// metadata answers only if there is no other, as PartialObjectMetadata and as Table; whole
-// objects then get 406. Sources of shards, and sources whose versions are not numbers, are
-// not served. Secrets are served only if [Options.Secrets] is set, and get 403 otherwise.
+// preferred, then a typed one, then an unstructured one. While the program keeps one version
+// of a source's objects, a version that it kept before is not served: the server has dropped
+// it. Discovery prefers the version of a group that is kept up to date, then the one
+// confirmed in the latest hour. A source of metadata answers only if there is no other, as
+// PartialObjectMetadata and as Table; whole objects then get 406. Sources of shards, and
+// sources whose versions are not numbers, are not served. Secrets are served only if
+// [Options.Secrets] is set, and get 403 otherwise.
 //
 // Objects come as JSON, YAML, PartialObjectMetadata, and Table with a server's columns
 // for the usual kinds. Typed sources also have protobuf.

@@ -51,7 +51,7 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 	var kinds []*kind
 	for _, st := range states {
 		src := st.Source
-		if src.Cluster != h.opts.Cluster || src.ShardSelector != "" {
+		if src.Cluster != h.opts.Cluster || src.ShardSelector != "" || slices.ContainsFunc(states, func(kept boltstore.State) bool { return replaces(kept, st) }) {
 			continue
 		}
 		gvr := schema.GroupVersionResource{Group: src.Group, Version: src.Version, Resource: src.Resource}
@@ -88,6 +88,17 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), kept, -utilversion.CompareKubeAwareVersionStrings(a.Version, b.Version), cmp.Compare(a.Plural, b.Plural))
 	})
 	return kinds
+}
+
+// replaces says whether the program now keeps the objects of a source in another version,
+// since the server has dropped its version.
+func replaces(kept, left boltstore.State) bool {
+	a, b := kept.Source, left.Source
+	return kept.InUse && kept.Synced && !left.InUse &&
+		a.Version != b.Version && a.Group == b.Group && a.Resource == b.Resource && a.Cluster == b.Cluster && a.ShardSelector == "" &&
+		(a.Form != boltstore.FormMetadata || b.Form == boltstore.FormMetadata) &&
+		(a.Namespace == "" || a.Namespace == b.Namespace) &&
+		(a.LabelSelector == "" || a.LabelSelector == b.LabelSelector) && (a.FieldSelector == "" || a.FieldSelector == b.FieldSelector)
 }
 
 // builtIn has the kinds of client-go's scheme.

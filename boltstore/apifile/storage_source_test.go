@@ -3,6 +3,7 @@ package apifile
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,8 +111,8 @@ func TestKeptNext(t *testing.T) {
 }
 
 // TestVersionLeftBehind: if a server serves an earlier version of a custom resource
-// again, the mirror keeps that one. Discovery prefers it to the later version, which is
-// no longer kept: clients would otherwise read outdated objects.
+// again, the mirror keeps that one. The later version, which is no longer kept, is not
+// served: clients would otherwise read outdated objects.
 func TestVersionLeftBehind(t *testing.T) {
 	of := func(version string) boltstore.Source {
 		return boltstore.Source{Group: "example.com", Version: version, Resource: "things", Form: boltstore.FormUnstructured}
@@ -139,8 +140,42 @@ func TestVersionLeftBehind(t *testing.T) {
 	preferred("v1") // the other one has not been listed
 	filetest.Relist(t, beta, "20", thing("v1beta1"))
 	preferred("v1") // both are kept
+	const gone, all = "/apis/example.com/v1/things", "/apis/example.com/v1beta1/things"
+	expect(t, h, gone, 200, "a/v1")
 	v1.Release()
 	preferred("v1beta1")
+	expect(t, h, gone, 404, "")
+	expect(t, h, all, 200, "a/v1beta1")
+	if a := ask(t, h, http.MethodGet, "/apis/example.com"); strings.Contains(a.body, `"v1"}`) {
+		t.Errorf("a version that is not kept any more is in discovery: %s", a.body)
+	}
+	beta.Release()
+	expect(t, h, gone, 200, "a/v1") // nobody keeps either
+
+	// What a kept source has no objects for is served as of its last state.
+	for _, tc := range []struct {
+		name       string
+		kept, left func(*boltstore.State)
+		served     bool
+	}{
+		{"another version", func(*boltstore.State) {}, func(*boltstore.State) {}, false},
+		{"one that is not listed yet", func(st *boltstore.State) { st.Synced = false }, func(*boltstore.State) {}, true},
+		{"one namespace", func(st *boltstore.State) { st.Source.Namespace = "a" }, func(*boltstore.State) {}, true},
+		{"the same namespace", func(st *boltstore.State) { st.Source.Namespace = "a" }, func(st *boltstore.State) { st.Source.Namespace = "a" }, false},
+		{"a selection", func(st *boltstore.State) { st.Source.LabelSelector = "a=b" }, func(*boltstore.State) {}, true},
+		{"metadata", func(st *boltstore.State) { st.Source.Form = boltstore.FormMetadata }, func(*boltstore.State) {}, true},
+		{"another resource", func(st *boltstore.State) { st.Source.Resource = "others" }, func(*boltstore.State) {}, true},
+		{"one of a program that ended", func(st *boltstore.State) { st.InUse = false }, func(*boltstore.State) {}, true},
+	} {
+		kept := boltstore.State{Source: of("v1beta1"), Kind: "Thing", Synced: true, InUse: true}
+		left := boltstore.State{Source: of("v1"), Kind: "Thing", Synced: true}
+		tc.kept(&kept)
+		tc.left(&left)
+		kinds := (&handler{opts: Options{Clock: clock.RealClock{}}}).kindsOf([]boltstore.State{left, kept})
+		if served := slices.ContainsFunc(kinds, func(k *kind) bool { return k.Version == "v1" }); served != tc.served {
+			t.Errorf("%s is kept: the version that was kept before is served: %v", tc.name, served)
+		}
+	}
 
 	minute, hours := time.Minute, 30*time.Hour
 	c := clocktesting.NewFakeClock(time.Unix(3600*1000+1800, 0)) // half past
