@@ -44,9 +44,10 @@ type Column struct {
 	Priority    int32  `msgpack:"priority,omitempty" json:"priority,omitempty"`
 }
 
-// Describe stores the description, so that it is known without a server. Empty fields
-// leave the file's. Describe writes nothing if the file has everything already.
-// Descriptions of columns are left out if they have more than 1 KiB together.
+// Describe stores the description, so that it is known without a server. Empty texts and
+// nil slices leave the file's; an empty slice that is not nil says that there are none.
+// Describe writes nothing if the file has everything already. Descriptions of columns are
+// left out if they have more than 1 KiB together.
 func (s *Store) Describe(d Description) error {
 	d.Columns = shortened(d.Columns)
 	if s.kind.Kind != "" {
@@ -84,12 +85,12 @@ func shortened(columns []Column) []Column {
 	return columns
 }
 
-// unchanged says whether the new value is empty or the same as the old one.
-func unchanged[T comparable](old, new []T) bool { return len(new) == 0 || slices.Equal(old, new) }
+// unchanged says whether the new value is nil or the same as the old one.
+func unchanged[T comparable](old, new []T) bool { return new == nil || slices.Equal(old, new) }
 
-// given is the new value, or the old one if the new one is empty.
+// given is the new value, or the old one if the new one is nil.
 func given[T any](new, old []T) []T {
-	if len(new) == 0 {
+	if new == nil {
 		return old
 	}
 	return slices.Clone(new)

@@ -73,7 +73,14 @@ func TestDescribe(t *testing.T) {
 	if _, err := Compact(t.Context(), path, Options{Keyset: sealtest.Default()}, nil); err != nil {
 		t.Fatal(err)
 	}
-	known("compacted", openTest(t, path, Options{}))
+	db = openTest(t, path, Options{})
+	known("compacted", db)
+
+	s = claimTest(t, db, Claim{})
+	must(t, s.Describe(Description{Names: []string{}, Categories: []string{}, Columns: []Column{}}))
+	if st := stateIn(t, db); st.Scope != ScopeNamespaced || len(st.Names)+len(st.Categories)+len(st.Columns) > 0 {
+		t.Errorf("described as having none: %+v", st)
+	}
 }
 
 // TestScopeByObjects: without a description, the objects show the scope.

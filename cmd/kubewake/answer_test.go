@@ -89,8 +89,9 @@ func TestElsewhere(t *testing.T) {
 func TestKnown(t *testing.T) {
 	old, latest := in("Gadget", "gadgets.b.example.org", "", "", 1), in("Gadget", "gadgets.b.example.org", "", "", 2)
 	old.Source.Version, old.Names, latest.Scope = "v1beta1", []string{"gd"}, ""
+	old.Columns = []boltstore.Column{{Name: "Size"}} // may have another place in v1
 	r, ok := known([]boltstore.State{old, latest})
-	if !ok || r.gvr.Version != "v1" || r.gvk.Kind != "Gadget" || r.Scope != boltstore.ScopeNamespaced || !slices.Equal(r.Names, old.Names) {
+	if !ok || r.gvr.Version != "v1" || r.gvk.Kind != "Gadget" || r.Scope != boltstore.ScopeNamespaced || !slices.Equal(r.Names, old.Names) || len(r.Columns) > 0 {
 		t.Errorf("%+v", r)
 	}
 	if _, ok := known(nil); ok {

@@ -187,14 +187,14 @@ func (m *mirror) named(ctx context.Context, r resource) (resource, error) {
 // describe notes the discovery of a type, and the columns in the definition of a custom
 // resource.
 func describe(ctx context.Context, client rest.Interface, r *resource, a metav1.APIResource) {
-	r.Names, r.Categories = namesIn(a), a.Categories
+	r.Names, r.Categories = namesIn(a), append([]string{}, a.Categories...) // not nil: there may be none any more
 	if !scheme.Scheme.Recognizes(r.gvk) {
 		r.Columns = columnsIn(ctx, client, r.gvr)
 	}
 }
 
-// columnsIn are the columns of a custom resource. None are known if the server does not
-// show the definition. A table shows names and ages then.
+// columnsIn are the columns of a custom resource, not nil if there are none. It returns nil
+// if the server does not show the definition.
 func columnsIn(ctx context.Context, client rest.Interface, gvr schema.GroupVersionResource) []boltstore.Column {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -213,7 +213,7 @@ func columnsIn(ctx context.Context, client rest.Interface, gvr schema.GroupVersi
 	}
 	for _, v := range definition.Spec.Versions {
 		if v.Name == gvr.Version {
-			return v.Columns
+			return append([]boltstore.Column{}, v.Columns...)
 		}
 	}
 	return nil

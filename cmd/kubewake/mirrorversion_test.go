@@ -78,14 +78,17 @@ func TestNoColumns(t *testing.T) {
 		`{"kind":"Status","status":"Failure","code":403,"reason":"Forbidden"}`:  http.StatusForbidden,
 		`{"kind":"Status","status":"Failure","code":404,"reason":"NotFound"}`:   http.StatusNotFound,
 		`{"spec":{"versions":[{"name":"v2","additionalPrinterColumns":[{}]}]}}`: http.StatusOK,
-		`{"spec":{"versions":[{"name":"v1"}]}}`:                                 http.StatusOK,
-		`{"spec":[]}`:                                                           http.StatusOK,
-		`no JSON`:                                                               http.StatusOK,
+		`{"spec":[]}`: http.StatusOK,
+		`no JSON`:     http.StatusOK,
 	} {
 		answer, code = text, status
 		if got := columnsIn(t.Context(), client.RESTClient(), schema.GroupVersionResource{Group: "b.example.org", Version: "v1", Resource: "gadgets"}); got != nil {
 			t.Errorf("%s: %+v", text, got)
 		}
+	}
+	answer, code = `{"spec":{"versions":[{"name":"v1"}]}}`, http.StatusOK
+	if got := columnsIn(t.Context(), client.RESTClient(), schema.GroupVersionResource{Group: "b.example.org", Version: "v1", Resource: "gadgets"}); got == nil || len(got) > 0 {
+		t.Errorf("a definition without columns: %#v", got)
 	}
 }
 

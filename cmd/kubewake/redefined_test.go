@@ -216,6 +216,15 @@ func TestColumnsChange(t *testing.T) {
 	shows("w3", "THREE")
 	m.end()
 	shows("w3", "THREE")
+
+	if err := errors.Join(sim.Recolumn(widgets, nil, "w4"), sim.Create(custom("Widget", "d"))); err != nil {
+		t.Fatal(err)
+	}
+	m = mirrorEvents(t, args...)
+	m.await("ADDED d")
+	shows("w4", "AGE") // as without columns
+	m.end()
+	shows("w4", "AGE")
 }
 
 // TestNoObjectYet: a custom resource without any object is a type of the file like any

@@ -156,8 +156,8 @@ type resource struct {
 	boltstore.Description
 }
 
-// known returns the type as its sources describe it: the version that was confirmed last,
-// and scope and names from any source.
+// known returns the type as its sources describe it: the version that was confirmed last
+// with its columns, and scope and names from any source.
 func known(sources []boltstore.State) (r resource, ok bool) {
 	if len(sources) == 0 {
 		return r, false
@@ -179,7 +179,7 @@ func known(sources []boltstore.State) (r resource, ok bool) {
 		if len(r.Categories) == 0 {
 			r.Categories = other.Categories
 		}
-		if len(r.Columns) == 0 {
+		if len(r.Columns) == 0 && other.Source.Version == st.Source.Version {
 			r.Columns = other.Columns
 		}
 	}
