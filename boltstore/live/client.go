@@ -102,7 +102,7 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, fn func(io.
 			err = u.Err
 		}
 		if u != nil && u.Timeout() {
-			err = fmt.Errorf("it does not answer; is it stopped or too busy? (%w)", err)
+			err = fmt.Errorf("it does not answer; is it stopped or too busy, or do %d other commands read through it, such as get -w? (%w)", defaultLimits.conns, err)
 		}
 		return err
 	}
