@@ -17,13 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	utilversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubeapi"
 	"github.com/kubewake/kubewake/internal/kubeapi/printcolumns"
+	"github.com/kubewake/kubewake/internal/lately"
 )
 
 // storage is the file as one request sees it.
@@ -139,23 +139,14 @@ func (h *handler) kept(a, b boltstore.State) int {
 }
 
 // lately compares the units of time in which two sources were confirmed, the later one
-// first. A time of unknown age may come from an earlier boot's clock. Then the server's
-// versions count, if they can be compared.
+// first.
 func (h *handler) lately(a, b boltstore.State, unit time.Duration) int {
-	if a.ConfirmedAge != nil && b.ConfirmedAge != nil {
-		now := h.opts.Clock.Now()
-		at := func(st boltstore.State) time.Time { return now.Add(-*st.ConfirmedAge).Truncate(unit) }
-		return at(b).Compare(at(a))
+	if a.ConfirmedAge == nil || b.ConfirmedAge == nil {
+		return lately.Compare(b, a)
 	}
-	if known := prefer(a.ConfirmedAge != nil, b.ConfirmedAge != nil); known != 0 {
-		return known
-	}
-	if a.ClusterUID == b.ClusterUID {
-		if order, err := resourceversion.CompareResourceVersion(b.ResourceVersion, a.ResourceVersion); err == nil && order != 0 {
-			return order
-		}
-	}
-	return b.Confirmed.Compare(a.Confirmed)
+	now := h.opts.Clock.Now()
+	at := func(st boltstore.State) time.Time { return now.Add(-*st.ConfirmedAge).Truncate(unit) }
+	return at(b).Compare(at(a))
 }
 
 func prefer(a, b bool) int {

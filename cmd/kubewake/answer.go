@@ -8,9 +8,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/lately"
 )
 
 // question says which objects of a type a command asks for.
@@ -163,26 +163,6 @@ func namespacesOf(by []boltstore.State) string {
 	return strings.Join(names, ", ")
 }
 
-// lately compares when two sources were confirmed. If an age is not known, as on a device
-// whose clock restarts at boot, the times do not count. Then the server's versions count,
-// if they can be compared.
-func lately(a, b boltstore.State) int {
-	switch {
-	case a.ConfirmedAge != nil && b.ConfirmedAge != nil:
-		return cmp.Compare(*b.ConfirmedAge, *a.ConfirmedAge)
-	case a.ConfirmedAge != nil:
-		return 1
-	case b.ConfirmedAge != nil:
-		return -1
-	}
-	if a.ClusterUID == b.ClusterUID {
-		if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion); err == nil && order != 0 {
-			return order
-		}
-	}
-	return a.Confirmed.Compare(b.Confirmed)
-}
-
 // latest returns the source that was confirmed last; there must be at least one. Listed
 // sources come first, and whole objects before metadata. A source that the file's owner
 // keeps up to date counts as confirmed now: the file notes that only now and then.
@@ -198,7 +178,7 @@ func (q question) latest(sources []boltstore.State) boltstore.State {
 			truth(a.Synced)-truth(b.Synced),
 			truth(a.Source.Form != boltstore.FormMetadata)-truth(b.Source.Form != boltstore.FormMetadata),
 			truth(q.upheld[a.Source])-truth(q.upheld[b.Source]),
-			lately(a, b),
+			lately.Compare(a, b),
 			a.Claimed.Compare(b.Claimed),
 			strings.Compare(b.Source.String(), a.Source.String()),
 		)

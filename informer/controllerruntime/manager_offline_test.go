@@ -146,13 +146,16 @@ func TestVersionsInTheFile(t *testing.T) {
 }
 
 // TestRedefinedInTheFile: a custom resource that was defined again, with another scope or
-// plural, may have left sources in the file. The one that was confirmed last counts.
+// plural, may have left sources in the file. The one that was confirmed last counts. If a
+// clock that restarts at boot has dated them, the server's versions say which one that is.
 func TestRedefinedInTheFile(t *testing.T) {
 	state := func(resource, namespace string, scope boltstore.Scope, confirmed int64) boltstore.State {
 		return boltstore.State{Source: boltstore.Source{Group: "example.com", Version: "v1", Resource: resource, Namespace: namespace},
 			APIVersion: "example.com/v1", Kind: "Crate", Scope: scope, Confirmed: time.Unix(confirmed, 0)}
 	}
+	at := func(version string, st boltstore.State) boltstore.State { st.ResourceVersion = version; return st }
 	for name, states := range map[string][]boltstore.State{
+		"clock":  {at("900", state("boxes", "", boltstore.ScopeNamespaced, 2)), at("1000", state("crates", "", boltstore.ScopeCluster, 1))},
 		"scope":  {state("crates", "", boltstore.ScopeCluster, 2), state("crates", "web", boltstore.ScopeNamespaced, 1)},
 		"plural": {state("boxes", "", boltstore.ScopeNamespaced, 1), state("crates", "", boltstore.ScopeCluster, 2), state("crates-old", "", boltstore.ScopeNamespaced, 1)},
 	} {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/internal/lately"
 )
 
 const (
@@ -110,7 +111,7 @@ func mapperOf(states []boltstore.State) meta.RESTMapper {
 		}
 		known, versions = append(known, st), append(versions, gv)
 	}
-	slices.SortStableFunc(known, func(a, b boltstore.State) int { return a.Confirmed.Compare(b.Confirmed) }) // the last one counts
+	slices.SortStableFunc(known, lately.Compare) // the last one counts
 	slices.SortStableFunc(versions, func(a, b schema.GroupVersion) int {
 		return version.CompareKubeAwareVersionStrings(b.Version, a.Version)
 	})
