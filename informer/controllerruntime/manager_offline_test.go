@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -75,6 +76,33 @@ func TestManagerWithoutALink(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestNamespacesWithoutALink: the cache of several namespaces asks how the kind of a list is
+// mapped. That is known without a link, too.
+func TestNamespacesWithoutALink(t *testing.T) {
+	sim := shop(t, "a", "b")
+	f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{MaxStaleness: -1}}
+	for life := range 2 {
+		mgr, err := NewManager(sim.RESTConfig(), manager.Options{
+			Metrics: metricsserver.Options{BindAddress: "0"},
+			Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{"default": {}, "other": {}}},
+		}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := started(t, mgr)
+		ctx, enough := context.WithTimeout(ctx, time.Minute)
+		var maps corev1.ConfigMapList
+		if err := mgr.GetClient().List(ctx, &maps); err != nil || len(maps.Items) != 2 {
+			t.Errorf("life %d: %d objects, %v", life, len(maps.Items), err)
+		}
+		enough()
+		end()
+		if err := sim.RefuseConnections(true); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -124,6 +124,7 @@ func mapperOf(states []boltstore.State) meta.RESTMapper {
 		gvk := schema.FromAPIVersionAndKind(st.APIVersion, st.Kind)
 		_, singular := meta.UnsafeGuessKindToResource(gvk)
 		m.AddSpecific(gvk, gvk.GroupVersion().WithResource(st.Source.Resource), singular, scope)
+		m.Add(gvk.GroupVersion().WithKind(gvk.Kind+"List"), scope) // caches of several namespaces ask for it
 	}
 	return m
 }
