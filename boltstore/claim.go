@@ -54,6 +54,9 @@ type Claim struct {
 // interrupted first list (see [Relist.PageTo]). A second claim on a source returns
 // ErrClaimed until the first is released.
 func (db *DB) Claim(c Claim) (*Claimed, error) {
+	if db == nil {
+		return nil, fmt.Errorf("boltstore: claim %s: there is no file, but a nil DB: give the one that Open has returned, and look at Open's error", c.Source)
+	}
 	if err := c.Source.validate(); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/klog/v2"
 )
 
 // Fallback counts the informers of one type that should keep their objects in the file
@@ -27,11 +29,15 @@ type fallbacks struct {
 }
 
 // AddFallback notes that an informer goes without the file, and logs it as an error.
-// Strict informers never sync. See informer.ForControllerRuntime.
+// Strict informers never sync. See informer.ForControllerRuntime. A nil DB only logs.
 func (db *DB) AddFallback(typ string, strict bool, reason error) {
 	what := "An informer keeps its objects in memory only, and lists everything at each start"
 	if strict {
 		what = "An informer will not sync, since its objects cannot be kept in the file"
+	}
+	if db == nil {
+		klog.Background().Error(reason, what, "type", typ)
+		return
 	}
 	db.log().Error(reason, what, "type", typ, "file", db.path)
 	f := Fallback{Type: typ, Reason: reason.Error(), Strict: strict}

@@ -30,8 +30,8 @@ import (
 // lists of a closed file are empty.
 //
 // An informer whose objects are in the file is an *Informer. A list may be impossible to
-// claim (another cache of the process has it) or to identify (the config was not
-// wrapped). It then gets client-go's informer in memory, an error in the log and an entry
+// claim (another cache of the process has it, or db is nil) or to identify (the config was
+// not wrapped). It then gets client-go's informer in memory, an error in the log and an entry
 // in boltstore.DB.Fallbacks, or with Options.Strict an informer that never syncs.
 //
 // Resync period and transforms come from the manager (cache.Options).

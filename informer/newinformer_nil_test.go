@@ -56,3 +56,25 @@ func TestNilExampleOfAManager(t *testing.T) {
 		}
 	}
 }
+
+// TestNilFile: without a file an informer is an error that says what to give. A manager, which
+// accepts no error, gets client-go's informer, or with Strict one that never syncs.
+func TestNilFile(t *testing.T) {
+	lw := typedMaps(newWorld(t).config(), "")
+	const says = "the one that Open has returned"
+	if _, err := NewSharedIndexInformer(nil, lw, &corev1.ConfigMap{}, Options{}); err == nil || !strings.Contains(err.Error(), says) {
+		t.Error(err)
+	}
+	if _, err := reflector.NewStandalone(nil, lw, &corev1.ConfigMap{}, reflector.Options{}); err == nil || !strings.Contains(err.Error(), says) {
+		t.Error("standalone:", err)
+	}
+	for _, strict := range []bool{false, true} {
+		inf := ForControllerRuntime(nil, Options{Strict: strict})(lw, &corev1.ConfigMap{}, 0, byNamespace)
+		if _, ours := inf.(*Informer); ours || inf == nil {
+			t.Errorf("%T", inf)
+		}
+		if r, ok := inf.(*refused); ok != strict || ok && !strings.Contains(r.State().Reason, says) {
+			t.Errorf("strict %v: %T", strict, inf)
+		}
+	}
+}

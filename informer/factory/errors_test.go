@@ -20,6 +20,17 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
+// TestNilFile: a program that has not looked at the error of boltstore.Open gets one here.
+func TestNilFile(t *testing.T) {
+	f := informers.NewSharedInformerFactory(client(simulator(t)), 0)
+	if err := factory.Wake(f, nil, factory.Options{}, &corev1.Pod{}); err == nil || !strings.Contains(err.Error(), "look at Open's error") {
+		t.Error(err)
+	}
+	if _, err := factory.Informer(f, &corev1.Pod{}); err == nil {
+		t.Error("it woke")
+	}
+}
+
 // TestRefused: a type that cannot wake gives an error that says what to do, and leaves
 // the factory as it was.
 func TestRefused(t *testing.T) {

@@ -5,6 +5,7 @@ package generic
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -79,6 +80,9 @@ func (r *resource) Lister() cache.GenericLister {
 func New(db *boltstore.DB, resync time.Duration, l Lists, o informer.Options) (*Factory, error) {
 	f := &Factory{lists: l, resync: resync, transform: o.Transform, source: o.Reflector.Source, informers: map[schema.GroupVersionResource]*resource{}}
 	o.Transform, o.Reflector.Source = nil, nil
+	if db == nil {
+		return nil, errors.New("there is no file, but a nil DB: give the one that boltstore.Open has returned, and look at its error")
+	}
 	if _, _, err := o.Reflector.Identify(f.listWatch(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}), l.Example); err != nil {
 		return nil, err
 	}

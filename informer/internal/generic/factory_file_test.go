@@ -19,6 +19,15 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
+// TestNilFile: a factory without a file is an error that says what to give.
+func TestNilFile(t *testing.T) {
+	for _, k := range kinds {
+		if _, err := k.ours(config(simulator(t)), filter{}, nil, informer.Options{}); err == nil || !strings.Contains(err.Error(), "boltstore.Open") {
+			t.Errorf("%s: %v", k.name, err)
+		}
+	}
+}
+
 // TestTwoLives: in its second life a factory can be read before it starts, tells the
 // missed deletes, and lists nothing. Objects keep their kind.
 func TestTwoLives(t *testing.T) {
