@@ -4,17 +4,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
@@ -55,7 +54,23 @@ func (p *program) kind(name string) *randomKind {
 	return randomKinds[slices.IndexFunc(randomKinds, func(k *randomKind) bool { return k.name == name })]
 }
 
-// randomMapper maps the kinds without a request.
+// formOf is the name of the kind in the form of the object.
+func formOf(o runtime.Object) string {
+	gvk, err := apiutil.GVKForObject(o, scheme.Scheme)
+	if err != nil {
+		panic(err)
+	}
+	switch o.(type) {
+	case *unstructured.Unstructured:
+		return "unstructured " + gvk.Kind
+	case *metav1.PartialObjectMetadata:
+		return "metadata of " + gvk.Kind
+	}
+	return "typed " + gvk.Kind
+}
+
+// randomMapper maps the kinds without a request. Caches of several namespaces ask for kinds of
+// lists, too.
 func randomMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, k := range randomKinds {
@@ -64,6 +79,7 @@ func randomMapper() meta.RESTMapper {
 			scope = meta.RESTScopeRoot
 		}
 		m.Add(k.gvk, scope)
+		m.Add(k.gvk.GroupVersion().WithKind(k.gvk.Kind+"List"), scope)
 	}
 	return m
 }
@@ -117,105 +133,4 @@ func (p *program) change(r *rand.Rand) {
 		}
 	}
 	p.say(fmt.Sprintf("%s %T %s/%s", what, o, m.Namespace, m.Name), " ", m.Labels)
-}
-
-// options are those of the life's choice.
-func (p *program) options() cache.Options {
-	r := rand.New(rand.NewPCG(p.choice, 22))
-	o := cache.Options{Scheme: scheme.Scheme, Mapper: p.mapper, ByObject: map[client.Object]cache.ByObject{}}
-	o.ReaderFailOnMissingInformer = r.IntN(3) == 0
-	if r.IntN(3) == 0 {
-		o.DefaultUnsafeDisableDeepCopy = new(true)
-	}
-	if r.IntN(4) == 0 {
-		o.SyncPeriod = new(time.Duration(2+r.IntN(20)) * time.Second)
-	}
-	if r.IntN(4) == 0 {
-		o.DefaultLabelSelector = randomLabels(r)
-	}
-	if r.IntN(6) == 0 {
-		o.DefaultFieldSelector = fields.OneTermNotEqualSelector("metadata.name", "o1")
-	}
-	o.DefaultTransform = randomTransform(r)
-	p.several = r.IntN(2) == 0
-	if p.several {
-		o.DefaultNamespaces = randomConfigs(r)
-	}
-	for _, k := range []client.Object{&corev1.ConfigMap{}, &corev1.Pod{}, anything(widgets), &corev1.Node{}} {
-		if r.IntN(4) > 0 {
-			continue
-		}
-		b := cache.ByObject{Transform: randomTransform(r)}
-		_, cluster := k.(*corev1.Node)
-		if r.IntN(2) == 0 {
-			b.Label = randomLabels(r)
-		}
-		if r.IntN(3) == 0 {
-			b.UnsafeDisableDeepCopy = new(r.IntN(2) == 0)
-		}
-		if r.IntN(3) == 0 {
-			b.Field = fields.OneTermEqualSelector("metadata.name", "o2")
-			if _, ok := k.(*corev1.Pod); ok {
-				b.Field = fields.OneTermEqualSelector("spec.nodeName", "node1")
-			} else if !cluster && r.IntN(2) == 0 {
-				b.Field = fields.OneTermEqualSelector("metadata.namespace", "b")
-			}
-		}
-		if !cluster && r.IntN(3) == 0 {
-			b.Namespaces = randomConfigs(r)
-			p.several = true
-		}
-		o.ByObject[k] = b
-	}
-	p.failing = o.ReaderFailOnMissingInformer
-	return o
-}
-
-func randomLabels(r *rand.Rand) labels.Selector {
-	text := []string{"app=x", "app in (x,y)", "app!=z", "!app", "app", "app notin (y,x)"}[r.IntN(6)]
-	s, err := labels.Parse(text)
-	if err != nil {
-		panic(err)
-	}
-	return s
-}
-
-func randomConfigs(r *rand.Rand) map[string]cache.Config {
-	all := map[string]cache.Config{}
-	for _, ns := range append([]string{cache.AllNamespaces}, randomNamespaces...) {
-		if r.IntN(2) == 0 {
-			continue
-		}
-		c := cache.Config{Transform: randomTransform(r)}
-		if r.IntN(3) == 0 {
-			c.LabelSelector = randomLabels(r)
-		}
-		all[ns] = c
-	}
-	if len(all) == 0 {
-		all["b"] = cache.Config{}
-	}
-	return all
-}
-
-// randomTransform returns a transform that does the same to each form, or nil.
-func randomTransform(r *rand.Rand) func(any) (any, error) {
-	switch r.IntN(6) {
-	case 0:
-		return cache.TransformStripManagedFields()
-	case 1:
-		return func(o any) (any, error) {
-			o.(client.Object).SetAnnotations(map[string]string{"seen": "yes"})
-			return o, nil
-		}
-	case 2:
-		return func(o any) (any, error) {
-			if l := o.(client.Object).GetLabels(); l["app"] == "y" {
-				l["app"] = "x" // selectors of readers see this one
-				o.(client.Object).SetLabels(l)
-			}
-			return o, nil
-		}
-	}
-	return nil
 }

@@ -56,6 +56,9 @@ func (p *program) live() {
 		}
 		after(3 * time.Minute)
 	}
+	if !p.patient && p.r.IntN(3) == 0 {
+		p.offline()
+	}
 	if !p.started && (p.r.IntN(6) > 0 || p.several) {
 		p.startBoth()
 		if p.r.IntN(8) == 0 && !p.several {
@@ -99,23 +102,20 @@ func (p *program) live() {
 // begin makes the caches of a life.
 func (p *program) begin() {
 	p.t.Helper()
-	if p.choice == 0 || p.r.IntN(5) == 0 {
-		p.choice, p.inherited = 1+p.r.Uint64N(1<<40), map[string]map[string]string{}
-	}
-	p.woken = slices.Sorted(maps.Keys(p.inherited))
-	p.kinds, p.started, p.removed = map[string]*used{}, false, false
+	p.choose()
+	p.kept, p.kinds, p.sources, p.started, p.removed = nil, map[string]*used{}, map[string][]boltstore.Source{}, false, false
 	log := funcr.New(p.logged, funcr.Options{})
 	o := boltstore.Options{Logger: &log, Durability: boltstore.DurabilityProcess, ObjectMemory: []int64{0, -1, 20_000}[p.r.IntN(3)]}
 	db, err := boltstore.Open(p.path, o)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	is := informer.Options{TransformVersion: fmt.Sprint(p.choice)}
+	is := informer.Options{TransformVersion: p.transformVersion()}
 	if p.patient = p.r.IntN(3) > 0; !p.patient {
 		is.MaxStaleness = -1
 	}
 	is.Reflector.Confirm = []reflector.Confirm{reflector.ConfirmAuto, reflector.ConfirmBookmark, reflector.ConfirmList}[p.r.IntN(3)]
-	p.say("life: options ", p.choice, ", memory ", o.ObjectMemory, ", confirm ", is.Reflector.Confirm)
+	p.say("life: options ", p.choices, ", memory ", o.ObjectMemory, ", confirm ", is.Reflector.Confirm)
 	for i := range p.sides {
 		cfg := p.sim.RESTConfig()
 		o := p.options()
@@ -124,7 +124,7 @@ func (p *program) begin() {
 		if i == 1 {
 			cfg = reflector.WrapConfig(cfg)
 			s.db = db
-			o.NewInformer = informer.ForControllerRuntime(db, is)
+			o.NewInformer = p.noted(informer.ForControllerRuntime(db, is))
 		}
 		s.make(p.t, cfg, o)
 		p.sides[i] = s
@@ -186,6 +186,9 @@ func (p *program) end() {
 	if fell := db.Fallbacks(); len(fell) > 0 && !p.removed {
 		p.t.Errorf("informers without the file: %v\n%s", fell, p.stacks)
 	}
+	if p.started {
+		p.leave()
+	}
 	if err := db.Close(); err != nil {
 		p.t.Error(err)
 	}
@@ -196,13 +199,67 @@ func (p *program) end() {
 	}
 }
 
-// keep remembers what the handlers of a kind know, for those of the next informer.
-func (p *program) keep(u *used) {
-	delete(p.inherited, u.kind.name)
-	for _, h := range u.handlers {
-		if !h.gone && u.handled && !p.removed {
-			p.inherited[u.kind.name] = h.of[1].knows()
+// newInformer is the type of cache.Options.NewInformer.
+type newInformer func(toolscache.ListerWatcher, apiruntime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+
+// noted notes which sources a kind's informers have.
+func (p *program) noted(make newInformer) newInformer {
+	return func(lw toolscache.ListerWatcher, o apiruntime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		inf := make(lw, o, resync, indexers)
+		if kept, ok := inf.(*informer.Informer); ok {
+			name := formOf(o)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.kept = append(p.kept, kept)
+			p.sources[name] = append(p.sources[name], kept.Store().Source())
 		}
+		return inf
+	}
+}
+
+func (p *program) sourcesOf(k *randomKind) []boltstore.Source {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.sources[k.name])
+}
+
+// inheritedOf is what handlers of an earlier life knew of the sources that the kind has now.
+func (p *program) inheritedOf(k *randomKind) map[string]string {
+	all := map[string]string{}
+	for _, src := range p.sourcesOf(k) {
+		maps.Copy(all, p.inherited[src])
+	}
+	return all
+}
+
+// keep remembers what the handlers of a kind know, for those of the next informer. Each
+// source remembers its own objects.
+func (p *program) keep(u *used) {
+	sources := p.sourcesOf(u.kind)
+	for _, src := range sources {
+		delete(p.inherited, src)
+	}
+	if p.woken = slices.DeleteFunc(p.woken, func(name string) bool { return name == u.kind.name }); !u.handled || p.removed {
+		return
+	}
+	for _, h := range u.handlers {
+		if h.gone {
+			continue
+		}
+		for _, src := range sources {
+			p.inherited[src] = map[string]string{}
+		}
+		for key, state := range h.of[1].knows() {
+			ns, _, _ := strings.Cut(key, "/")
+			for _, src := range sources {
+				if src.Namespace == ns || src.Namespace == "" && !slices.ContainsFunc(sources, func(s boltstore.Source) bool { return s.Namespace == ns }) {
+					p.inherited[src][key] = state
+				}
+			}
+		}
+		p.woken = append(p.woken, u.kind.name)
+		slices.Sort(p.woken)
+		return
 	}
 }
 

@@ -86,7 +86,7 @@ func (p *program) informer(k *randomKind) *used {
 	}
 	p.say("informer of ", k.name, ", how ", how)
 	err := p.both("informer of "+k.name, func(_ int, s *randomSide) string {
-		ctx, cancel := soon(time.Minute)
+		ctx, cancel := soon(3 * time.Minute) // eight failed requests take a minute and more
 		defer cancel()
 		var err error
 		switch how {
@@ -154,14 +154,14 @@ func (p *program) addHandler(k *randomKind) {
 	p.say("handler of ", u.kind.name)
 	p.both("a handler of "+u.kind.name, func(i int, s *randomSide) string {
 		h.of[i] = &randomHandler{ours: i == 1, world: map[string]string{}, stale: map[string]bool{}}
-		if i == 1 && !u.handled && !p.removed && (!p.started || time.Since(u.since) < 20*time.Second) {
-			h.of[i].inherit(p.inherited[u.kind.name])
-		}
 		ctx, cancel := soon(time.Minute)
 		defer cancel()
 		inf, err := s.GetInformer(ctx, u.kind.one(), cache.BlockUntilSynced(false))
 		if err != nil {
 			return said(err)
+		}
+		if i == 1 && !u.handled && !p.removed && (!p.started || time.Since(u.since) < 20*time.Second) {
+			h.of[i].inherit(p.inheritedOf(u.kind))
 		}
 		h.of[i].reg, err = inf.AddEventHandler(h.of[i])
 		return said(err)
@@ -206,6 +206,9 @@ func (p *program) removeInformer() {
 	p.removed = p.removed || !p.started
 	p.keep(u)
 	delete(p.kinds, u.kind.name)
+	p.mu.Lock()
+	delete(p.sources, u.kind.name)
+	p.mu.Unlock()
 	p.both("remove the informer of "+u.kind.name, func(_ int, s *randomSide) string {
 		ctx, cancel := soon(time.Minute)
 		defer cancel()
@@ -219,7 +222,7 @@ func (p *program) removeInformer() {
 		p.change(p.r)
 	}
 	time.Sleep(time.Duration(p.r.IntN(100)) * time.Millisecond) // of the bubble
-	if p.inherited[u.kind.name] != nil && p.r.IntN(3) > 0 {
+	if slices.Contains(p.woken, u.kind.name) && p.r.IntN(3) > 0 {
 		p.addHandler(u.kind)
 	}
 }

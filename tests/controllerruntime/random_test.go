@@ -16,17 +16,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // TestCachesAtRandom: random programs get the same answers and errors from a cache over
 // the file as from a stock one beside it, and their handlers know the same objects. The
 // programs add and remove handlers, informers and indices before and after the start,
-// lose the link, and begin again on the same file, some with other options. Whoever had
-// handlers is told of each delete, also of those between two lives.
+// lose the link, and begin again on the same file, some with other options or without a
+// link. Whoever had handlers of a list is told of each delete, also of those between lives.
 //
 // $KUBEWAKE_PROGRAMS says how many programs there are, $KUBEWAKE_SEED from which seed on.
 func TestCachesAtRandom(t *testing.T) {
@@ -65,16 +67,20 @@ func warmUp(t *testing.T) {
 	p.startBoth()
 	for _, s := range p.sides {
 		for _, k := range randomKinds {
-			if _, err := s.GetInformer(t.Context(), k.one()); err != nil {
+			inf, err := s.GetInformer(t.Context(), k.one())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := inf.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+	before := p.written()
 	for range 100 {
 		p.change(p.r)
 	}
 	eventually(t, "the caches have the changes", func() bool {
-		written := false // or nothing is written yet
 		for _, k := range randomKinds {
 			var lists [2]string
 			for i, s := range p.sides {
@@ -85,13 +91,20 @@ func warmUp(t *testing.T) {
 			if lists[0] != lists[1] {
 				return false
 			}
-			written = written || lists[0] != ""
 		}
-		return written
+		return p.written() > before // into journals
 	})
 	p.stop()
 	p.end()
 	p.sim.Close()
+}
+
+// written is how many changes the file has for handlers.
+func (p *program) written() (n uint64) {
+	for _, inf := range p.kept {
+		n += inf.Store().State().Seq
+	}
+	return n
 }
 
 // program is a random program that uses two caches in the same way.
@@ -110,17 +123,20 @@ type program struct {
 	faults atomic.Int32 // that made requests fail
 	failed atomic.Bool  // a request has, since the caches last settled
 
-	sides     [2]*randomSide // the stock cache, and ours
-	choice    uint64         // of options
-	several   bool           // caches of several namespaces
-	patient   bool           // nothing counts as synced before the server says so
-	failing   bool           // readers do not make informers
+	sides     [2]*randomSide  // the stock cache, and ours
+	choices   [aspects]uint64 // of options
+	several   bool            // caches of several namespaces
+	patient   bool            // nothing counts as synced before the server says so
+	failing   bool            // readers do not make informers
 	started   bool
-	plain     bool                         // since the last look handlers were told changes by the watch, and nothing else
-	removed   bool                         // an informer, before the start
-	kinds     map[string]*used             // that have informers
-	woken     []string                     // kinds that had handlers in the life before
-	inherited map[string]map[string]string // what handlers of an earlier life knew of each kind
+	plain     bool                                   // since the last look handlers were told changes by the watch, and nothing else
+	removed   bool                                   // an informer, before the start
+	kinds     map[string]*used                       // that have informers
+	woken     []string                               // kinds that had handlers in the life before
+	kept      []*informer.Informer                   // that are over the file, in this life; guarded by mu
+	sources   map[string][]boltstore.Source          // that each kind's informers have now; guarded by mu
+	left      map[boltstore.Source]*left             // by earlier lives
+	inherited map[boltstore.Source]map[string]string // what handlers of an earlier life knew of each source
 }
 
 // used is a kind that has an informer.
@@ -149,7 +165,8 @@ type randomSide struct {
 func newProgram(t *testing.T, seed uint64) *program {
 	t.Helper()
 	p := &program{t: t, r: rand.New(rand.NewPCG(seed, 21)), sim: kubesim.New(kubesim.Options{HistorySize: 100_000}),
-		path: filepath.Join(t.TempDir(), "cache.db"), inherited: map[string]map[string]string{}, mapper: randomMapper()}
+		path: filepath.Join(t.TempDir(), "cache.db"), mapper: randomMapper(),
+		left: map[boltstore.Source]*left{}, inherited: map[boltstore.Source]map[string]string{}}
 	if err := p.sim.StartPipes(); err != nil {
 		t.Fatal(err)
 	}
