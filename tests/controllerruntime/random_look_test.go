@@ -95,7 +95,7 @@ func (h *randomHandler) OnDelete(obj any) {
 	}
 	delete(h.world, key)
 	delete(h.stale, key)
-	h.calls = append(h.calls, key+" deleted")
+	h.calls = append(h.calls, key+" deleted "+state)
 }
 
 func (h *randomHandler) String() string { return "random handler" }
