@@ -37,6 +37,7 @@ func TestHandlerThatExits(t *testing.T) {
 		defer l.inf.mu.Unlock()
 		return len(l.inf.listeners) == 1 && len(l.inf.absent) == 1
 	})
+	l.replayed()
 	w.delete("a")
 	h.expect("initial a", "delete a")
 	if reg.HasSynced() {

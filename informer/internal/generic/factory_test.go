@@ -213,6 +213,7 @@ func TestAsClientGo(t *testing.T) {
 		_, err = maps.Lister().Get("none")
 		say("no get: %v", err)
 
+		eventually(t, "the first ones", func() bool { return len(told.sorted()) == 3 })
 		if err := sim.Create(widget("web", "new")); err != nil {
 			t.Fatal(err)
 		}
