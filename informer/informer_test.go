@@ -91,9 +91,7 @@ func TestExpiredVersionIsRepaired(t *testing.T) {
 	w.sim.ResetRequests()
 	r.expect("missed goes", "update changes", "add comes")
 	l.equal()
-	if n := l.inf.State().Relists[reflector.ReasonExpired]; n != 1 {
-		t.Errorf("%d relists for an expired version: %+v", n, l.inf.State())
-	}
+	eventually(t, "a relist for an expired version", func() bool { return l.inf.State().Relists[reflector.ReasonExpired] == 1 })
 	w.costs("the repair", kubesim.Cost{Questions: 1, FullReads: 5, Watches: 3, Others: 1, Forms: 2, Bytes: 7000})
 	w.create("later")
 	r.expect("add later")

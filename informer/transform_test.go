@@ -81,9 +81,7 @@ func TestTransformOfTheName(t *testing.T) {
 		}
 	}
 	left("default-b", "default-c")
-	if read := l.inf.State().Relists; read[reflector.ReasonExpired] != 1 {
-		t.Error("no relist:", read)
-	}
+	eventually(t, "a relist", func() bool { return l.inf.State().Relists[reflector.ReasonExpired] == 1 })
 	for _, key := range []string{"default-b", "default-c"} {
 		if _, there, err := l.inf.GetStore().GetByKey(key); !there || err != nil {
 			t.Error(key, there, err)

@@ -100,7 +100,7 @@ func TestTypedCustomResource(t *testing.T) {
 		check(sim.Create(widget(fmt.Sprint("w", i), "none")))
 	}
 	path := filepath.Join(t.TempDir(), "f.db")
-	for _, want := range [][]string{{"w0 red", "w1 red", "w2 red"}, {"w2 reformed", "w3 blue", "w4 reformed"}, nil} {
+	for life, want := range [][]string{{"w0 red", "w1 red", "w2 red"}, {"w2 reformed", "w3 blue", "w4 reformed"}, nil} {
 		db, err := boltstore.Open(path, boltstore.Options{})
 		check(err)
 		inf, err := NewSharedIndexInformer(db, typedWidgets(t, reflector.WrapConfig(sim.RESTConfig())), &typedWidget{}, Options{})
@@ -118,7 +118,11 @@ func TestTypedCustomResource(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { inf.RunWithContext(ctx); close(ended) }()
 		eventually(t, "the handler has synced", reg.HasSynced)
-		first := inf.State().Relists[reflector.ReasonFirst] > 0
+		eventually(t, "the list is counted", func() bool { return inf.State().LastRelist != "" })
+		first := life == 0
+		if listed := inf.State().Relists[reflector.ReasonFirst] > 0; listed != first {
+			t.Errorf("life %d begins with a first list: %v", life, listed)
+		}
 		if first {
 			for i := range 3 { // by the watch
 				check(sim.Update(widget(fmt.Sprint("w", i), "red")))
