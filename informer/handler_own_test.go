@@ -88,6 +88,8 @@ func TestToldOfOwnWrites(t *testing.T) {
 	s := newModelServer()
 	stock := cache.NewSharedIndexInformer(listOnly{s.listWatch()}, &corev1.ConfigMap{}, 0, cache.Indexers{})
 	stop := make(chan struct{})
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer close(stop)
 	var want, plain, durable tellings
 	defer func() {
@@ -98,7 +100,7 @@ func TestToldOfOwnWrites(t *testing.T) {
 	if _, err := stock.AddEventHandler(want.handler()); err != nil {
 		t.Fatal(err)
 	}
-	go stock.Run(stop)
+	running.Go(func() { stock.Run(stop) })
 	eventually(t, "client-go's informer has synced", stock.HasSynced)
 	path := filepath.Join(t.TempDir(), "f.db")
 	live := func() (*Informer, func()) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -118,12 +119,13 @@ func TestTransformFailsOnce(t *testing.T) {
 				w.create("a", "3")
 			}
 			w.live(f.options(), r).run().synced().equal()
-			eventually(t, "told of all", func() bool { return slices.Equal(r.names(), want) })
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if a := r.there["a"]; how != "deleted" && (a == nil || a.Data["data"] == "1") {
-				t.Errorf("told of %v", a)
-			}
+			eventually(t, "told of all", func() bool {
+				names := r.names()
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				a := r.there["a"]
+				return slices.Equal(names, want) && (how == "deleted" || a != nil && a.Data["data"] != "1")
+			})
 		})
 	}
 }
@@ -173,9 +175,7 @@ func TestTransformRecovers(t *testing.T) {
 	f.transform.Store(false)
 	l.equal()
 	eventually(t, "told of all", func() bool { return slices.Equal(r.names(), []string{"a", "b"}) })
-	if st := l.inf.State(); st.Degraded != "" {
-		t.Errorf("%+v", st)
-	}
+	eventually(t, "nothing is degraded", func() bool { return l.inf.State().Degraded == "" })
 }
 
 // TestNotSyncedUntransformed: as with client-go's informer, a first list with an object
@@ -200,8 +200,9 @@ func TestNotSyncedUntransformed(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := make(chan struct{})
-	defer close(stop)
-	go stock.Run(stop)
+	var running sync.WaitGroup
+	running.Go(func() { stock.Run(stop) })
+	defer func() { close(stop); running.Wait() }()
 	l := w.live(f.options()).run()
 	eventually(t, "listed", func() bool { return l.inf.State().LastRelist != "" && tried.Load() > 1 })
 	l.passed()
