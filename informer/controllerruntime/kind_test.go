@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +48,8 @@ type running struct {
 	cache cache.Cache
 	ctx   context.Context
 	end   func()
+
+	reconciled *atomic.Int32 // calls of reconcilers that have returned: their events are acknowledged
 }
 
 func run(t *testing.T, sim *kubesim.Server, path string) *running {
@@ -68,7 +71,7 @@ func run(t *testing.T, sim *kubesim.Server, path string) *running {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Start(ctx) }()
-	r := &running{t: t, db: db, cache: c, ctx: ctx}
+	r := &running{t: t, db: db, cache: c, ctx: ctx, reconciled: new(atomic.Int32)}
 	r.end = sync.OnceFunc(func() {
 		cancel()
 		if err := errors.Join(<-done, db.Close()); err != nil {
@@ -94,7 +97,9 @@ func (r *running) controller(w *Work, obj client.Object, f reconcile.Func) error
 			if shutdown {
 				return
 			}
-			if _, err := rec.Reconcile(r.ctx, req); err != nil {
+			_, err := rec.Reconcile(r.ctx, req)
+			r.reconciled.Add(1)
+			if err != nil {
 				q.AddRateLimited(req)
 			}
 			q.Done(req)
@@ -155,14 +160,16 @@ func TestReset(t *testing.T) {
 			said.say("reset")
 			return nil
 		})
+		var calls atomic.Int32
 		r := run(t, sim, path)
 		if err := r.controller(w, &corev1.ConfigMap{}, func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+			calls.Add(1)
 			said.say(req.Name)
 			return reconcile.Result{}, nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "told", func() bool { return len(said.String()) >= len(want) })
+		eventually(t, "told", func() bool { return len(said.String()) >= len(want) && r.reconciled.Load() >= calls.Load() })
 		r.end()
 		if said.String() != want {
 			t.Errorf("life %d: %q, want %q", life, said.String(), want)
