@@ -55,7 +55,7 @@ func TestCollector(t *testing.T) {
 	end := w.run(inf)
 	eventually(t, "told", func() bool {
 		lags := inf.Lags()
-		return plain.HasSynced() && inf.State().Phase == reflector.PhaseLive && lags[1].Failing == 1 && inf.Store().State().InMemory
+		return plain.HasSynced() && inf.State().Phase == reflector.PhaseLive && lags[0] == informer.Lag{} && lags[1].Unacknowledged == 1 && lags[1].Failing == 1 && inf.Store().State().InMemory
 	})
 	got := scrape(t, r)
 	expect(t, "live", got, map[string]float64{
