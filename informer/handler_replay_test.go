@@ -28,7 +28,7 @@ type replayed struct {
 
 	mu   sync.Mutex
 	told map[int]bool // by number: the objects are let go
-	most uint64
+	most int
 }
 
 func (r *replayed) tell(obj any) {
@@ -39,7 +39,7 @@ func (r *replayed) tell(obj any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.told[i] = true; len(r.told)%r.every == 0 {
-		r.most = max(r.most, liveHeap())
+		r.most = max(r.most, usage().heap)
 	}
 }
 
@@ -92,6 +92,9 @@ func still(n, life int) cache.ListerWatcher {
 // TestReplayMemory: telling the file's objects when a process starts, or those of a first
 // list, takes memory for a page or two, not for all of them.
 func TestReplayMemory(t *testing.T) {
+	if !alone(t) {
+		return
+	}
 	few, many := 1_000, 5_000 // 4 and 20 MB
 	if underRace {
 		few, many = 500, 2_000
@@ -102,7 +105,7 @@ func TestReplayMemory(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				a, b := replayHeap(t, few, durable, first), replayHeap(t, many, durable, first)
 				t.Logf("%.1f MB for %d objects, %.1f MB for %d", float64(a)/1e6, few, float64(b)/1e6, many)
-				most := int64(2_500_000)
+				most := 2_500_000
 				if durable { // up to MaxPending entries are in hand
 					most = 10_000_000
 				}
@@ -115,13 +118,13 @@ func TestReplayMemory(t *testing.T) {
 }
 
 // replayHeap is the highest growth of the live heap while a handler is told n objects.
-func replayHeap(t *testing.T, n int, durable, first bool) int64 {
+func replayHeap(t *testing.T, n int, durable, first bool) int {
 	t.Helper()
 	path := t.TempDir() + "/replay.db"
 	lives := 0
-	life := func(h *replayed) int64 {
+	life := func(h *replayed) int {
 		lives++
-		before := int64(liveHeap())
+		before := usage().heap
 		o := boltstore.Options{Durability: boltstore.DurabilityProcess}
 		tuning.SetFile(&o, tuning.File{HotBytes: 1 << 20})
 		db, err := boltstore.Open(path, o)
@@ -156,7 +159,7 @@ func replayHeap(t *testing.T, n int, durable, first bool) int64 {
 		if h == nil {
 			return 0
 		}
-		return int64(h.most) - before
+		return h.most - before
 	}
 	if !first {
 		life(nil)

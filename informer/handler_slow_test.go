@@ -169,17 +169,17 @@ func stall(t *testing.T, n int, durable bool, journalBytes int64) {
 	within(t, "the handler is replayed nothing", time.Minute, inf.replayed)
 	close(src.begin)
 	within(t, "the handler's first call", time.Minute, func() bool { return isClosed(h.entered) })
-	before := liveHeap()
+	before := usage().heap
 	began := time.Now()
-	most, at := uint64(0), time.Now()
+	most, at := 0, time.Now()
 	within(t, "all changes are in the file", time.Hour, func() bool {
 		if time.Since(at) > time.Second {
-			most, at = max(most, liveHeap()), time.Now()
+			most, at = max(most, usage().heap), time.Now()
 		}
 		return inf.Store().State().ResourceVersion == strconv.Itoa(n)
 	})
 	took := time.Since(began)
-	if most = max(most, liveHeap()); most > before+stallHeap {
+	if most = max(most, usage().heap); most > before+stallHeap {
 		t.Errorf("%d MB of live heap before, %d MB with %d changes untold", before>>20, most>>20, n)
 	}
 	size := db.Size()

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -158,13 +157,6 @@ func within(t *testing.T, what string, d time.Duration, cond func() bool) {
 			t.Fatalf("timed out: %s", what)
 		}
 	}
-}
-
-func liveHeap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 func closed(s *boltstore.Snapshot, err error) error {
