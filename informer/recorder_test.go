@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -87,14 +86,16 @@ func (r *recorder) expect(what ...string) {
 	r.t.Helper()
 	slices.Sort(what)
 	var got []string
-	deadline := time.Now().Add(time.Minute)
-	for !slices.Equal(got, what) {
+	defer func() {
+		if !slices.Equal(got, what) {
+			r.t.Logf("told %q, want %q", got, what)
+		}
+	}()
+	eventually(r.t, "told exactly the changes", func() bool {
 		got = append(got, r.take()...)
 		slices.Sort(got)
-		if time.Now().After(deadline) {
-			r.t.Fatalf("told %q, want %q", got, what)
-		}
-	}
+		return slices.Equal(got, what)
+	})
 }
 
 // ledger is a durable handler that keeps the changes it is told, over several lives, and

@@ -61,8 +61,7 @@ func (w *world) delete(name string) {
 	}
 }
 
-// costs fails the test if the requests since the last ResetRequests are more than most,
-// or if most would allow twice as many.
+// costs fails the test if the requests since the last ResetRequests are more than most.
 func (w *world) costs(what string, most kubesim.Cost) {
 	w.t.Helper()
 	if broken := kubesim.CostOf(w.sim.Requests()).Exceeds(most); broken != "" {

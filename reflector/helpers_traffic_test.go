@@ -12,7 +12,7 @@ func (f *fixture) cost() kubesim.Cost {
 	return c
 }
 
-// costs fails the test if that was more than most, or if most would allow twice as much.
+// costs fails the test if that was more than most.
 func (f *fixture) costs(what string, most kubesim.Cost) {
 	f.t.Helper()
 	if broken := f.cost().Exceeds(most); broken != "" {
