@@ -159,14 +159,22 @@ func (m *maker) try(lw cache.ListerWatcher, example runtime.Object, resync time.
 	return inf, err
 }
 
-// ends waits for an informer that is ending. It says whether the source is free.
+// ends waits for an informer that is ending. It says whether the source is free. If nothing
+// ends within a second, the cache that has the source goes on. The second passes in steps, since
+// a process that stands still meanwhile must not take itself for one that has waited.
 func (l *lease) ends() bool {
-	select {
-	case <-l.ending:
-	case <-l.over: // before anything noticed that it was told to end
-		return true
-	case <-time.After(time.Second):
-		return false // the cache that has it goes on
+	ending := false
+	for i := 0; i < 10 && !ending; i++ {
+		select {
+		case <-l.ending:
+			ending = true
+		case <-l.over: // before anything noticed that it was told to end
+			return true
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	if !ending {
+		return false
 	}
 	l.want.Do(func() { close(l.wanted) })
 	select {
