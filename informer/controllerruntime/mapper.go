@@ -1,8 +1,10 @@
 package controllerruntime
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
+	clientgo "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -75,14 +78,26 @@ func wake(o *manager.Options, db *boltstore.DB) {
 		m.server, m.file, m.groups = server, mapperOf(states), groups
 		return m, nil
 	}
-	informers := o.Cache.NewInformer
+	informers, scheme := o.Cache.NewInformer, cmp.Or(o.Cache.Scheme, o.Scheme, clientgo.Scheme)
 	o.Cache.NewInformer = func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-		inf := informers(lw, example, resync, indexers)
+		inf := informers(lw, withKind(example, scheme), resync, indexers)
 		if kept, ok := inf.(*informer.Informer); ok {
 			m.describe(kept.Store())
 		}
 		return inf
 	}
+}
+
+// withKind returns the example with its kind, if the scheme gives its Go type one of another
+// name. The file then has the kind by which the type is asked for.
+func withKind(example runtime.Object, s *runtime.Scheme) runtime.Object {
+	gvk, err := apiutil.GVKForObject(example, s)
+	if t := reflect.TypeOf(example); err != nil || t.Kind() != reflect.Pointer || t.Elem().Name() == gvk.Kind || example.GetObjectKind().GroupVersionKind() == gvk {
+		return example
+	}
+	example = example.DeepCopyObject()
+	example.GetObjectKind().SetGroupVersionKind(gvk)
+	return example
 }
 
 // describe notes the scope of the store's kind, if it was mapped.
