@@ -68,8 +68,8 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	expect(t, New(db, Options{Secrets: true}), "/api/v1/secrets", 200, "a/s")
-	if a := expect(t, h, "/api/v1/pods", 429, "not been listed yet"); a.header.Get("Retry-After") != "1" {
-		t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
+	if a := expect(t, h, "/api/v1/pods", 429, `"message":"pods/v1: `); a.header.Get("Retry-After") != "1" || !strings.Contains(a.body, "not been listed yet") {
+		t.Errorf("Retry-After %q: %s", a.header.Get("Retry-After"), a.body)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		for _, path := range []string{"/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/a/configmaps/x", "/api", "/api/v1", "/apis", "/version"} {

@@ -105,10 +105,13 @@ func version() apiversion.Info {
 // unavailable is for requests that another process may answer soon. With more seconds it
 // is for objects that the file does not have.
 func unavailable(err error, seconds int32) *apierrors.StatusError {
-	st := apierrors.NewServiceUnavailable(err.Error())
+	st := apierrors.NewServiceUnavailable(textOf(err))
 	st.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: seconds}
 	return st
 }
+
+// textOf is the text of an error for a client, who does not know the package.
+func textOf(err error) string { return strings.TrimPrefix(err.Error(), "boltstore: ") }
 
 // age states the age of a source in the answer's header. unsure says why there may be
 // newer data, nil if the request does not ask for the newest.

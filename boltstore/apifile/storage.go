@@ -304,7 +304,7 @@ func answer(err error) error {
 	case errors.Is(err, boltstore.ErrTrimmed):
 		return kubeapi.ErrExpired
 	case errors.Is(err, boltstore.ErrNotWhole), errors.Is(err, boltstore.ErrNoSource):
-		return apierrors.NewTooManyRequests(err.Error(), 1)
+		return apierrors.NewTooManyRequests(textOf(err), 1)
 	case errors.Is(err, boltstore.ErrTaken), errors.Is(err, boltstore.ErrClosed):
 		return unavailable(err, 1)
 	}

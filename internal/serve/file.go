@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -271,7 +272,7 @@ func (f *Shared) ServeFile(w http.ResponseWriter, r *http.Request, otherwise htt
 		}
 		f.forget(way)
 	}
-	st := apierrors.NewServiceUnavailable(err.Error())
+	st := apierrors.NewServiceUnavailable(strings.TrimPrefix(err.Error(), "boltstore: ")) // a client does not know the package
 	st.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 	kubeapi.WriteStatus(w, st)
 }
