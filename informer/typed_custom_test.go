@@ -3,9 +3,11 @@ package informer
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,6 +80,15 @@ func typedWidgets(t *testing.T, cfg *rest.Config) cache.ListerWatcher {
 // takes neither for a change.
 func TestTypedCustomResource(t *testing.T) {
 	sim := kubesim.New(kubesim.Options{})
+	// Each life's list waits until the handler has been told what the file has: it would be told
+	// what the list brings before that as if it had been there.
+	var replayed atomic.Pointer[chan struct{}]
+	sim.OnRequest = func(r *http.Request) {
+		select {
+		case <-*replayed.Load():
+		case <-r.Context().Done():
+		}
+	}
 	if _, err := sim.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +118,10 @@ func TestTypedCustomResource(t *testing.T) {
 		check(err)
 		var mu sync.Mutex
 		var told []string
-		reg, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, obj any) {
+		added := make(chan any, 100)
+		gate := make(chan struct{})
+		replayed.Store(&gate)
+		reg, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { added <- obj }, UpdateFunc: func(_, obj any) {
 			mu.Lock()
 			defer mu.Unlock()
 			w := obj.(*typedWidget)
@@ -117,9 +131,11 @@ func TestTypedCustomResource(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { inf.RunWithContext(ctx); close(ended) }()
+		first := life == 0
+		eventually(t, "told what the file has", func() bool { return first || len(added) == 6 })
+		close(gate)
 		eventually(t, "the handler has synced", reg.HasSynced)
 		eventually(t, "the list is counted", func() bool { return inf.State().LastRelist != "" })
-		first := life == 0
 		if listed := inf.State().Relists[reflector.ReasonFirst] > 0; listed != first {
 			t.Errorf("life %d begins with a first list: %v", life, listed)
 		}
