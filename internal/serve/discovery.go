@@ -71,9 +71,14 @@ func (a *answer) aggregated() bool {
 	return strings.Contains(a.header.Get("Content-Type"), "as=APIGroupDiscoveryList")
 }
 
-// inTime is how long the server has for an answer that the file can also give. A
+// inTime gives the server the time that it has for an answer that the file can also give. A
 // connection that cannot be made has failed by then.
-const inTime = patience + time.Second
+func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, patience+time.Second)
+}
+
+// limit bounds the time of a request.
+type limit func(context.Context) (context.Context, context.CancelFunc)
 
 // document asks the server for a document that the file also has a form of. If one did not
 // come in time, the server is asked for none for a while. Its link may be too slow for a
@@ -95,10 +100,10 @@ var errLate = errors.New("the server's last document did not come in time")
 // ask collects the answer of a handler.
 func ask(h http.Handler, r *http.Request, accept string) *answer { return askFor(inTime, h, r, accept) }
 
-// askFor is ask for a handler that has some time.
-func askFor(within time.Duration, h http.Handler, r *http.Request, accept string) *answer {
+// askFor is ask for a handler that has the time which inTime gives it.
+func askFor(inTime limit, h http.Handler, r *http.Request, accept string) *answer {
 	caller := r.Context()
-	ctx, cancel := context.WithTimeout(caller, within)
+	ctx, cancel := inTime(caller)
 	defer cancel()
 	r = r.Clone(ctx)
 	for _, name := range []string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range"} {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,7 +15,7 @@ import (
 // client waits for it. Until the pause is over the file's documents are given at once,
 // and other requests are passed on.
 func TestSlowDocument(t *testing.T) {
-	asked := make(chan string, 10)
+	asked, late := make(chan string, 10), make(chan struct{}, 10)
 	ends := make(chan struct{})
 	slow := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/nodes" {
@@ -24,6 +25,7 @@ func TestSlowDocument(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"kind":`))        // and no more
 		_ = http.NewResponseController(w).Flush() // likewise
+		late <- struct{}{}
 		select {
 		case <-ends:
 		case <-r.Context().Done():
@@ -33,7 +35,18 @@ func TestSlowDocument(t *testing.T) {
 	defer close(ends)
 	clock := fakeClock()
 	s := New(Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, slow, LinkOptions{Clock: clock})})
-	s.inTime = time.Second / 2
+	s.inTime = func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		e := expiring{ctx, make(chan struct{})}
+		go func() {
+			defer close(e.over)
+			select {
+			case <-late:
+			case <-ctx.Done():
+			}
+		}()
+		return e, cancel
+	}
 	get := func(path string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		s.route(w, withCaller(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil), &caller{same: true}))
@@ -65,13 +78,13 @@ func TestHangingGroup(t *testing.T) {
 	clock := fakeClock()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/apis/") {
-			clock.Step(inTime)
+			clock.Step(patience + time.Second)
 			<-r.Context().Done()
 		}
 	}))
 	defer server.Close()
 	s := New(Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{Clock: clock})})
-	s.inTime = time.Second / 2
+	s.inTime = within(time.Second / 2)
 	for _, path := range []string{"/api/v1/nodes", "/apis/metrics.k8s.io/v1beta1", "/api/v1/nodes", "/apis/metrics.k8s.io", "/api/v1/nodes"} {
 		w := httptest.NewRecorder()
 		s.route(w, withCaller(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil), &caller{same: true}))

@@ -67,9 +67,13 @@ func (c *cluster) config() *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw})}}
 }
 
-// link leads to the cluster, by the clock.
+// link leads to the cluster. Unless the test moves a clock, no time passes on it: no request
+// counts as one that waited in vain because the machine was busy.
 func (c *cluster) link(t testing.TB, o LinkOptions) *Link {
 	t.Helper()
+	if o.Clock == nil {
+		o.Clock = fakeClock()
+	}
 	l, err := NewLink(c.config(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -249,9 +253,12 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(conn, buf) // until the client ends
 }
 
-// linkTo leads to a server that the test has made itself.
+// linkTo leads to a server that the test has made itself, by a clock as that of [cluster.link].
 func linkTo(t testing.TB, server *httptest.Server, o LinkOptions) *Link {
 	t.Helper()
+	if o.Clock == nil {
+		o.Clock = fakeClock()
+	}
 	cfg := &rest.Config{Host: server.URL, BearerToken: ownToken, QPS: -1}
 	if cert := server.Certificate(); cert != nil {
 		cfg.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})

@@ -147,6 +147,30 @@ func (s *served) get(path string, header ...string) said {
 // fakeClock begins now.
 func fakeClock() *clocktesting.FakeClock { return clocktesting.NewFakeClock(time.Now()) }
 
+// within gives requests a time.
+func within(d time.Duration) limit {
+	return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
+}
+
+// expiring is a context whose deadline has passed once over is closed.
+type expiring struct {
+	context.Context
+	over chan struct{}
+}
+
+// Done implements context.Context.
+func (e expiring) Done() <-chan struct{} { return e.over }
+
+// Err implements context.Context.
+func (e expiring) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 func fileOf(t testing.TB, o apifile.Options) File {
 	t.Helper()
 	return Own(filled(t), o)

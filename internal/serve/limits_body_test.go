@@ -29,14 +29,23 @@ func (s *served) raw(begin string) net.Conn {
 	return conn
 }
 
+// startSlow is start, where bodies have the given time to come. The headers have longer.
+func startSlow(t *testing.T, o Options, body time.Duration) *served {
+	t.Helper()
+	s := start(t, o)
+	s.servers[0].Handler.(*limited).Send = body
+	return s
+}
+
 // TestBodyThatDoesNotCome: a client that announces a body and does not send it loses the
 // connection in time, even if the body is not needed: for a read, for a refused request,
 // and for one that finds no place.
 func TestBodyThatDoesNotCome(t *testing.T) {
-	limits := Limits{Send: 100 * time.Millisecond, Requests: 1}
+	const body = 100 * time.Millisecond
+	limits := Limits{Requests: 1}
 	file := fileOf(t, apifile.Options{})
 	full := &blocking{make(chan struct{}), make(chan struct{})}
-	busy := start(t, Options{File: full, Limits: limits})
+	busy := startSlow(t, Options{File: full, Limits: limits}, body)
 	end := make(chan int)
 	go func() { end <- busy.get(maps).code }()
 	<-full.begun
@@ -45,10 +54,10 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 		s            *served
 		more         string
 	}{
-		{"a read", "GET", start(t, Options{File: file, Limits: limits}), ""},
-		{"a write without a link", "POST", start(t, Options{File: file, Limits: limits}), ""},
-		{"a write", "POST", start(t, Options{File: file, Limits: limits, Link: newCluster(t).link(t, LinkOptions{})}), ""},
-		{"a stream", "POST", start(t, Options{File: file, Limits: limits, Link: newCluster(t).link(t, LinkOptions{})}), "Upgrade: x\r\n"},
+		{"a read", "GET", startSlow(t, Options{File: file, Limits: limits}, body), ""},
+		{"a write without a link", "POST", startSlow(t, Options{File: file, Limits: limits}, body), ""},
+		{"a write", "POST", startSlow(t, Options{File: file, Limits: limits, Link: newCluster(t).link(t, LinkOptions{})}, body), ""},
+		{"a stream", "POST", startSlow(t, Options{File: file, Limits: limits, Link: newCluster(t).link(t, LinkOptions{})}, body), "Upgrade: x\r\n"},
 		{"no place", "POST", busy, ""},
 	} {
 		for _, size := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
@@ -67,7 +76,7 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 // TestBodyThenWait: an answer may take longer than the body has time to come.
 func TestBodyThenWait(t *testing.T) {
 	b := &blocking{make(chan struct{}), make(chan struct{})}
-	s := start(t, Options{File: b, Limits: Limits{Send: 50 * time.Millisecond, Requests: 1}})
+	s := startSlow(t, Options{File: b, Limits: Limits{Requests: 1}}, 50*time.Millisecond)
 	done := make(chan int)
 	go func() { done <- send(t, s.socket, "GET", local+maps, strings.NewReader("a body")).code }()
 	<-b.begun

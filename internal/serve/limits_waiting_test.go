@@ -55,6 +55,7 @@ func TestServerHoldsDocuments(t *testing.T) {
 	}))
 	defer server.Close()
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{}), Limits: Limits{Requests: 6}})
+	s.inTime = within(time.Hour) // they wait while the test looks
 	review := func() said {
 		return send(t, s.socket, http.MethodPost, local+selfReviewPath, strings.NewReader(mayI(t, "list", "/configmaps", "a")), "Content-Type", "application/json")
 	}

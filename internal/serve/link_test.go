@@ -2,7 +2,6 @@ package serve
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"crypto/x509/pkix"
 	"io"
@@ -97,7 +96,8 @@ func TestPassThrough(t *testing.T) {
 // 503.
 func TestDown(t *testing.T) {
 	c := newCluster(t)
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{})})
+	clock := fakeClock()
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Clock: clock})})
 	if a := s.get("/version"); !a.has(200, "v1.36.0") {
 		t.Errorf("%d %s", a.code, a.body)
 	}
@@ -110,7 +110,7 @@ func TestDown(t *testing.T) {
 			t.Errorf("%s %s: %d %s", tc.method, tc.path, a.code, a.body)
 		}
 		// client-go itself asks again, ten times, if it is a number.
-		if until, err := http.ParseTime(a.header.Get("Retry-After")); err != nil || time.Until(until) < 0 || time.Until(until) > 3*time.Second {
+		if until, err := http.ParseTime(a.header.Get("Retry-After")); err != nil || until.Before(clock.Now()) || until.Sub(clock.Now()) > 3*time.Second {
 			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
 		}
 	}
@@ -185,14 +185,13 @@ func TestSilentDiscovery(t *testing.T) {
 	c.setDown(true)
 	ends := make(chan struct{})
 	defer close(ends)
-	c.mu.Lock()
-	c.waits = func() { clock.Step(patience); <-ends }
-	c.mu.Unlock()
 	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // as discovery does
+		ctx := expiring{t.Context(), make(chan struct{})} // discovery has a deadline
+		c.mu.Lock()
+		c.waits = func() { clock.Step(patience); close(ctx.over); <-ends }
+		c.mu.Unlock()
 		w := httptest.NewRecorder()
 		link.ForThisUser().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/apis", nil))
-		cancel()
 		c.mu.Lock()
 		vain := c.vain
 		c.mu.Unlock()

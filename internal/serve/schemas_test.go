@@ -14,6 +14,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/waittest"
 )
 
 // TestSchemas: a document that a client has asked for is kept, and is used while the
@@ -98,11 +99,8 @@ func TestSchemas(t *testing.T) {
 		t.Errorf("damaged: %d %s", a.code, a.body)
 	}
 	c.setDown(true)
-	for end := time.Now().Add(10 * time.Second); s.get(doc).code != 200; { // the answer ends before its document is kept
-		if time.Now().After(end) {
-			t.Fatal("what replaced the damaged document is not kept")
-		}
-	}
+	// The answer ends before its document is kept.
+	waittest.Eventually(t, "what replaced the damaged document is kept", func() bool { return s.get(doc).code == 200 })
 }
 
 // TestSchemasOfClusters: a document of one cluster is not used for another, whatever the

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"crypto/x509/pkix"
 	"fmt"
 	"io"
@@ -58,15 +57,14 @@ func TestSilentSelfReview(t *testing.T) {
 		defer c.mu.Unlock()
 		return c.vain
 	}
-	c.mu.Lock()
-	c.waits = func() { clock.Step(patience); <-ends }
-	c.mu.Unlock()
 	for i := range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // less than a client has: the first one is gone then
+		ctx := expiring{t.Context(), make(chan struct{})} // the first client is gone then
+		c.mu.Lock()
+		c.waits = func() { clock.Step(patience); close(ctx.over); <-ends }
+		c.mu.Unlock()
 		r := httptest.NewRequestWithContext(ctx, "POST", selfReviewPath, strings.NewReader(mayI(t, "list", "/pods", "a")))
 		w := httptest.NewRecorder()
 		s.selfReview(w, withCaller(r, &caller{same: true}))
-		cancel()
 		if w.Code != 201 || strings.Contains(w.Body.String(), `"allowed":true`) != (i > 0) || vain() != 1 {
 			t.Errorf("%d %s, %d requests", w.Code, w.Body, vain())
 		}

@@ -36,9 +36,10 @@ type Server struct {
 	onward  http.Handler // the link, for callers
 	schemas *Schemas
 	limits  Limits
-	// documents of the server that did not come in time, which is inTime
+	// documents of the server that did not come in time, which inTime gives it
 	documents *outage
-	inTime    time.Duration
+	inTime    limit
+	inOrder   time.Duration   // that answers have to end in order
 	ctx       context.Context // of all requests
 	breaks    context.CancelFunc
 	lasts     context.Context // of those that may last
@@ -51,7 +52,7 @@ type Server struct {
 
 // New returns a server that listens nowhere yet.
 func New(o Options) *Server {
-	s := &Server{file: o.File, link: o.Link, schemas: o.Schemas, limits: o.Limits.withDefaults(), inTime: inTime}
+	s := &Server{file: o.File, link: o.Link, schemas: o.Schemas, limits: o.Limits.withDefaults(), inTime: inTime, inOrder: 2 * time.Second}
 	if s.link != nil {
 		s.onward = &onward{s.link, make(chan struct{}, max(s.limits.Requests/2, 1))}
 		s.documents = &outage{clock: s.link.reviews.clock} // each one has waited
@@ -159,9 +160,6 @@ func (s *Server) serve(l net.Listener, g gate, cfg *tls.Config) {
 	})
 }
 
-// inOrder is how long answers have to end in order.
-const inOrder = 2 * time.Second
-
 // Close ends all connections but those that were upgraded, and these soon after. Watches of
 // the file end in order, and other reads have a moment for their answers.
 func (s *Server) Close() error {
@@ -171,7 +169,7 @@ func (s *Server) Close() error {
 	servers := s.servers
 	s.servers = nil
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), inOrder)
+	ctx, cancel := context.WithTimeout(context.Background(), s.inOrder)
 	defer cancel()
 	errs := make([]error, len(servers))
 	for i, srv := range servers {

@@ -29,6 +29,7 @@ func TestWatchesEndInOrder(t *testing.T) {
 func watchesEndInOrder(t *testing.T, file File) {
 	t.Helper()
 	s := start(t, Options{File: file})
+	s.inOrder = time.Minute // also on a busy machine
 	at, ca, err := s.Loopback("127.0.0.1:0", "token")
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +94,7 @@ func TestCloseDuringReview(t *testing.T) {
 	}
 	ours := newAuthority(t)
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{})})
+	s.inOrder = time.Minute // the list's answer comes late
 	r := s.remote(ours)
 	list, watch := make(chan said, 1), make(chan said, 1)
 	for query, answer := range map[string]chan said{"": list, "?watch=true": watch} {
