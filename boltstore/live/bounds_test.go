@@ -45,7 +45,7 @@ func TestNeverReads(t *testing.T) {
 func TestNeverReadsTheAPI(t *testing.T) {
 	path := testPath(t)
 	db, s := world(t, path, 500, 20_000)
-	start(t, db, shortLimits)
+	start(t, db, slowToRead())
 	quiet := raw(t, path, "GET /v1/api/api/v1/secrets?watch=1&resourceVersion=100 HTTP/1.1\r\nHost: x\r\nKubewake-Secrets: true\r\n\r\n")
 	answer := bufio.NewReader(quiet)
 	if line, err := answer.ReadString('\n'); err != nil || !strings.Contains(line, "200") {

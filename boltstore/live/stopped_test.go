@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/waittest"
 )
 
 // silenced is a connection whose other end falls silent at some moment, like a stopped
@@ -62,10 +63,12 @@ func TestStoppedOwner(t *testing.T) {
 		}
 		return a.Do(r, false)
 	}
-	watch, err := ask("?watch=1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var watch *http.Response
+	waittest.Eventually(t, "the owner answers a watch, and pings in time", func() bool {
+		var err error
+		watch, err = ask("?watch=1")
+		return err == nil
+	})
 	defer watch.Body.Close()
 	stopped.Store(true)
 	if _, err := io.ReadAll(watch.Body); err == nil || errors.Is(err, context.DeadlineExceeded) {
@@ -81,7 +84,7 @@ func TestStoppedOwner(t *testing.T) {
 func TestSuspendedClients(t *testing.T) {
 	path := testPath(t)
 	db, s := world(t, path, 3, 1)
-	l := shortLimits
+	l := slowToRead()
 	l.write = time.Second // a busy machine answers pings, and accepts answers, later
 	start(t, db, l)
 	var suspended atomic.Bool
