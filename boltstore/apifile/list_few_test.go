@@ -36,7 +36,13 @@ func TestSmallPagesOfFew(t *testing.T) {
 			return time.Since(began)
 		}
 		took("")
-		if all, one := took(""), took("&limit=1"); one > 15*all {
+		all, one := took(""), took("&limit=1")
+		for range 20 { // a busy machine may stand still in one of them
+			if one > 15*all {
+				all, one = took(""), took("&limit=1")
+			}
+		}
+		if one > 15*all {
 			t.Errorf("encrypted %v: a page of one took %s, all %s", sealed, one, all)
 		}
 	}
