@@ -63,6 +63,7 @@ func TestMain(m *testing.M) {
 //
 //	mirrored ARGS...   run kubewake mirror until all types are live, then end it with SIGTERM
 //	mirroring ARGS...  the same, and it runs until the script ends; its log so far is in mirror.log
+//	said PATTERN... -- ARGS...  run kubewake until its log has a line for each pattern, then end it; its log is in said.log
 //	server up|down     let the server answer, or refuse connections
 //	change             change pod shop-1 and secret key, delete pod blog-1, add pod new-1
 //	forbid             the next request for objects is refused
@@ -99,7 +100,7 @@ func TestScripts(t *testing.T) {
 			return writeKubeconfig(path, sim.URL())
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mirrored": mirrored, "mirroring": mirroring, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "retire": retire, "change": change, "lock": lock, "unlock": unlock, "cut": cut,
+			"mirrored": mirrored, "mirroring": mirroring, "said": said, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "retire": retire, "change": change, "lock": lock, "unlock": unlock, "cut": cut,
 			"hides": hides, "mode": mode, "prefix": prefix, "serving": serves, "served": served, "api": asked,
 		},
 	})
@@ -176,12 +177,6 @@ func sim(ts *testscript.TestScript) *kubesim.Server { return ts.Value("sim").(*k
 
 // mirror is a kubewake mirror whose types are all live.
 func mirror(ts *testscript.TestScript, args []string) (end func(), log *buffer) {
-	cmd := exec.Command(kubewake, append([]string{"mirror"}, args...)...)
-	cmd.Dir = ts.Getenv("WORK")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "HOME="+ts.Getenv("HOME"), "KUBEWAKE_DB="+ts.Getenv("KUBEWAKE_DB"))
-	log = &buffer{}
-	cmd.Stderr = log
-	must(ts, cmd.Start())
 	types := 0
 	for _, a := range args {
 		if strings.HasPrefix(a, "-") {
@@ -189,25 +184,9 @@ func mirror(ts *testscript.TestScript, args []string) (end func(), log *buffer) 
 		}
 		types++
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	deadline := time.After(60 * time.Second)
-	for tick := time.NewTicker(10 * time.Millisecond); areLive(log.String()) < types; {
-		select {
-		case <-tick.C:
-		case err := <-ended:
-			ts.Fatalf("mirror ended: %v\n%s", err, log.String())
-		case <-deadline:
-			_ = cmd.Process.Kill()
-			ts.Fatalf("not live:\n%s", log.String())
-		}
-	}
-	return func() {
-		must(ts, cmd.Process.Signal(os.Interrupt))
-		if err := <-ended; err != nil {
-			ts.Fatalf("mirror did not end in order: %v\n%s", err, log.String())
-		}
-	}, log
+	l := launch(ts, append([]string{"mirror"}, args...)...)
+	l.until("live", func(log string) bool { return areLive(log) >= types })
+	return l.end, l.log
 }
 
 // areLive is how many types a mirror's log says are live. It may say so of one more than once.

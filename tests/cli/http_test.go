@@ -6,6 +6,7 @@ import (
 	"io"
 	stdlog "log"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -189,14 +190,20 @@ func TestQuietWake(t *testing.T) {
 	}
 }
 
+// freeAddress returns an address without a listener. Its port is below those that the
+// kernel gives to clients, so it stays free until the program has it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal(err)
+	return ""
 }
 
 // await asks until the answer is as expected.

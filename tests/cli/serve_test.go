@@ -7,11 +7,9 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"k8s.io/client-go/rest"
@@ -23,36 +21,14 @@ func serves(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("serving cannot be negated")
 	}
-	cmd := exec.Command(kubewake, args...)
-	cmd.Dir = ts.Getenv("WORK")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "HOME="+ts.Getenv("HOME"), "KUBEWAKE_DB="+ts.Getenv("KUBEWAKE_DB"))
-	log := &buffer{}
-	cmd.Stderr = log
-	must(ts, cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	ready := "serving f.db at https"
 	if args[0] == "mirror" {
 		ready = ": live at"
 	}
-	deadline := time.After(time.Minute)
-	for tick := time.NewTicker(10 * time.Millisecond); !strings.Contains(log.String(), ready); {
-		select {
-		case <-tick.C:
-		case err := <-ended:
-			ts.Fatalf("it ended: %v\n%s", err, log.String())
-		case <-deadline:
-			_ = cmd.Process.Kill() // the test fails
-			ts.Fatalf("it does not serve:\n%s", log.String())
-		}
-	}
-	must(ts, os.WriteFile(ts.MkAbs("serve.log"), []byte(log.String()), 0o600))
-	end := sync.OnceFunc(func() {
-		must(ts, cmd.Process.Signal(os.Interrupt))
-		if err := <-ended; err != nil {
-			ts.Fatalf("it did not end in order: %v\n%s", err, log.String())
-		}
-	})
+	l := launch(ts, args...)
+	l.until("serving", func(log string) bool { return strings.Contains(log, ready) })
+	must(ts, os.WriteFile(ts.MkAbs("serve.log"), []byte(l.log.String()), 0o600))
+	end := sync.OnceFunc(l.end)
 	servers.Store(ts.Getenv("WORK"), end)
 	ts.Defer(end)
 }
