@@ -51,41 +51,57 @@ func (w *world) asked(since time.Time) (lists, watches, full, first int) {
 func latency(w *world) {
 	const way = 300 * time.Millisecond
 	path := filepath.Join(w.TempDir(), "test.db")
-	w.create(configMaps, "late1", "")
+	w.create(configMaps, "late0", "")
 	m := w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{})
 	m.phase(reflector.PhaseLive)
 	m.equal()
-	m.end()
-	w.link.drop() // the client would go on with its connection
-
-	w.create(configMaps, "late2", "")
-	w.delete(configMaps, "late1")
-	w.link.delay(way)
-	began := time.Now()
-	m = w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{})
-	m.until(30*time.Second, m.inf.HasSynced, func() string { return "not synced: " + m.inf.State().String() })
-	took := time.Since(began)
-	m.phase(reflector.PhaseLive)
-	m.equal()
-	lists, watches, full, _ := w.asked(began)
-	w.Logf("synced after %s, by %d questions, %d watches, %d full reads, %d pages of a proof", took.Round(time.Millisecond), lists, watches, full, w.proofs)
 	// TLS, a question, and a watch that brings the missed changes, take a round trip
 	// each; if others change objects, the bookmark comes two seconds later.
-	if took < 6*way || took > 6*way+4*time.Second {
-		w.Errorf("after %s", took)
-	}
-	if lists > 2 || watches > 2 || full > 0 || w.proofs > 2 {
-		w.Errorf("%d questions, %d watches, %d full reads, %d pages of a proof", lists, watches, full, w.proofs)
-	}
-	began = time.Now()
-	rv := w.create(configMaps, "late3", "")
-	if err := m.inf.WaitForVersion(w.Context(), rv); err != nil {
-		w.Fatal(err)
-	}
-	if took := time.Since(began); took < way || took > way+2*time.Second {
-		w.Errorf("an event after %s", took)
-	}
+	w.within("a wake", 6*way, 4*time.Second, func(try int) time.Duration {
+		m.end()
+		w.link.drop() // the client would go on with its connection
+		w.create(configMaps, fmt.Sprint("late", try+1), "")
+		w.delete(configMaps, fmt.Sprint("late", try))
+		w.link.delay(way)
+		began := time.Now()
+		m = w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{})
+		m.until(time.Minute, m.inf.HasSynced, func() string { return "not synced: " + m.inf.State().String() })
+		took := time.Since(began)
+		m.phase(reflector.PhaseLive)
+		m.equal()
+		lists, watches, full, _ := w.asked(began)
+		w.Logf("synced after %s, by %d questions, %d watches, %d full reads, %d pages of a proof", took.Round(time.Millisecond), lists, watches, full, w.proofs)
+		if lists > 2 || watches > 2 || full > 0 || w.proofs > 2 {
+			w.Errorf("%d questions, %d watches, %d full reads, %d pages of a proof", lists, watches, full, w.proofs)
+		}
+		return took
+	})
+	w.within("an event", way, 2*time.Second, func(try int) time.Duration {
+		began := time.Now()
+		rv := w.create(configMaps, fmt.Sprint("late-event", try), "")
+		if err := m.inf.WaitForVersion(w.Context(), rv); err != nil {
+			w.Fatal(err)
+		}
+		return time.Since(began)
+	})
 	m.equal()
+}
+
+// within fails the test if something takes less than it must, or each time takes more than
+// so much longer. A busy machine may hold some of five up.
+func (w *world) within(what string, least, more time.Duration, do func(try int) time.Duration) {
+	w.Helper()
+	var took []time.Duration
+	for try := range 5 {
+		took = append(took, do(try))
+		if took[try] < least {
+			w.Errorf("%s after %s", what, took[try])
+		}
+		if took[try] <= least+more {
+			return
+		}
+	}
+	w.Errorf("%s after %s", what, took)
 }
 
 // resets: connections end by RST in the middle of pages and of a watch's event.
@@ -116,9 +132,7 @@ func resets(w *world) {
 	if n := len(m.inf.GetStore().ListKeys()); first != 1 || full > (n+19)/20+3+1 || lists > 2 || watches > 3 {
 		w.Errorf("%d objects: %d questions, %d watches, %d pages, %d of them first ones", n, lists, watches, full, first)
 	}
-	m.mu.Lock()
-	m.told = nil
-	m.mu.Unlock()
+	m.forget()
 
 	began = time.Now()
 	w.link.cut(50_000, 1)

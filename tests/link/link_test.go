@@ -246,6 +246,28 @@ func (m *mirror) expect(prefix string, want ...string) {
 	}, func() string { return fmt.Sprintf("told %q, want %q, %s", got, want, m.inf.State()) })
 }
 
+// forget forgets what the handler was told, once it was told of all objects that the cache
+// has. The cache has an object before the handler is told of it.
+func (m *mirror) forget() {
+	m.Helper()
+	missing := ""
+	m.until(time.Minute, func() bool {
+		objs := m.inf.GetStore().List()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		missing = ""
+		for _, o := range objs {
+			if u := o.(*unstructured.Unstructured); m.last[u.GetName()] != u.GetResourceVersion() {
+				missing = u.GetName()
+			}
+		}
+		if missing == "" {
+			m.told = nil
+		}
+		return missing == ""
+	}, func() string { return "not told of " + missing })
+}
+
 func (m *mirror) phase(p reflector.Phase) {
 	m.Helper()
 	m.until(2*time.Minute, func() bool { return m.inf.State().Phase == p },

@@ -53,21 +53,20 @@ func (p *proxy) accept() {
 		if err != nil {
 			return
 		}
-		p.mu.Lock()
-		refused := p.refused
-		p.mu.Unlock()
 		server, err := net.Dial("tcp", p.to)
-		if refused || err != nil {
+		if err != nil {
 			_ = client.Close()
-			if err == nil {
-				_ = server.Close()
-			}
 			continue
 		}
 		c := &pair{client: client, server: server, frozen: make(chan struct{}), ended: make(chan struct{})}
 		p.mu.Lock()
+		refused := p.refused
 		p.conns[c] = struct{}{}
 		p.mu.Unlock()
+		if refused {
+			p.end(c, false)
+			continue
+		}
 		go p.copy(c, server, client, false)
 		go p.copy(c, client, server, true)
 	}

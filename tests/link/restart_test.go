@@ -34,9 +34,7 @@ func restartsWith(w *world, metadata bool, prefix string) {
 		m := w.mirror(gvr, apiserver.Admin, informer.Options{Reflector: tuned(tuning.Reflector{PageSize: 100, Metadata: metadata})})
 		m.phase(reflector.PhaseLive)
 		m.equal()
-		m.mu.Lock()
-		m.told = nil
-		m.mu.Unlock()
+		m.forget()
 		mirrors[gvr] = m
 	}
 	w.link.refuse(true)
