@@ -33,7 +33,7 @@ func TestLockOfAFIFO(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("Lock waits")
 	}
 }
