@@ -52,6 +52,9 @@ func latency(w *world) {
 	const way = 300 * time.Millisecond
 	path := filepath.Join(w.TempDir(), "test.db")
 	w.create(configMaps, "late0", "")
+	for i := range 300 { // a list of few is asked for at once, without a question
+		w.create(configMaps, fmt.Sprint("other", i), "")
+	}
 	m := w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{})
 	m.phase(reflector.PhaseLive)
 	m.equal()
