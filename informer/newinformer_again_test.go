@@ -163,6 +163,26 @@ func TestLeaseWhileClaimed(t *testing.T) {
 	}
 }
 
+// TestLeaseOfTheOneThatClaims: of two informers that are made at once, one gets the source.
+// Its lease takes the place of the other's, which may have been there first.
+func TestLeaseOfTheOneThatClaims(t *testing.T) {
+	m := newWorld(t).managed()
+	lw := typedMaps(m.config(), "")
+	src, _, err := Options{}.Reflector.Identify(lw, &corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := newLease(m.db, src)
+	inf, err := NewSharedIndexInformer(m.db, lw, &corev1.ConfigMap{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.end() // since its claim fails
+	if l, _ := leases.Load(other.key); l != inf.lease {
+		t.Error("the informer that has the source has no lease")
+	}
+}
+
 // TestOverBeforeItWasSeenEnding: an informer that ends at once may be over before it is
 // noted that it was told to end. Its source is free all the same.
 func TestOverBeforeItWasSeenEnding(t *testing.T) {
