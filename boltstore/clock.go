@@ -41,9 +41,21 @@ type device struct {
 	boots DeviceClock // nil: only the clock is known, and counts as right
 	trust bool
 
-	mu          sync.Mutex
-	agreed      time.Time // when a server last agreed with the clock
-	agreedSlept time.Duration
+	mu      sync.Mutex
+	agreed  moment        // when a server last agreed with the clock
+	good    moment        // when slept last knew the clock to be right
+	stopped time.Duration // in this life, as far as it is known
+}
+
+// moment is a time of this life. asleep is how long the machine had slept by then.
+type moment struct {
+	at     time.Time
+	asleep time.Duration
+}
+
+// set is by how much the clock has been set between two moments.
+func (m moment) set(to moment) time.Duration {
+	return to.at.Round(0).Sub(m.at.Round(0)) - to.at.Sub(m.at) - (to.asleep - m.asleep)
 }
 
 // agreement is how far a server's clock may differ from the device's.
@@ -77,11 +89,35 @@ func (machine) Slept() time.Duration { return osfile.Slept() }
 // Synchronised implements DeviceClock.
 func (machine) Synchronised() bool { return osfile.Synchronised() }
 
-func (d *device) slept() time.Duration {
-	if d.boots == nil {
-		return 0
+func (d *device) moment() moment {
+	m := moment{at: d.clock.Now()}
+	if d.boots != nil {
+		m.asleep = d.boots.Slept()
 	}
-	return d.boots.Slept()
+	return m
+}
+
+// slept is how long the machine has slept since it booted, and been stopped in this life.
+// A virtual machine that is stopped notices nothing of that, until a time service sets its
+// clock. If the clock was right before and is right again, that shows for how long.
+func (d *device) slept() time.Duration {
+	now := d.moment()
+	d.mu.Lock()
+	stopped, seen := d.stopped, !d.good.at.IsZero() && d.good.set(now).Abs() <= agreement
+	d.mu.Unlock()
+	if seen || !d.right() {
+		return now.asleep + stopped
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.good.at.IsZero():
+		d.good = now
+	case !now.at.Before(d.good.at): // otherwise another caller was faster
+		d.stopped += max(d.good.set(now), 0)
+		d.good = now
+	}
+	return now.asleep + d.stopped
 }
 
 // right says whether the wall clock is known to be right.
@@ -93,14 +129,9 @@ func (d *device) right() bool {
 // nobody has set it since.
 func (d *device) agrees() bool {
 	d.mu.Lock()
-	agreed, slept := d.agreed, d.agreedSlept
+	agreed := d.agreed
 	d.mu.Unlock()
-	if agreed.IsZero() {
-		return false
-	}
-	now := d.clock.Now()
-	set := now.Round(0).Sub(agreed.Round(0)) - now.Sub(agreed) - (d.slept() - slept)
-	return set.Abs() <= agreement
+	return !agreed.at.IsZero() && agreed.set(d.moment()).Abs() <= agreement
 }
 
 // ServerTime notes the present time as a server states it. If the device's clock agrees,
@@ -108,18 +139,19 @@ func (d *device) agrees() bool {
 func (s *Claimed) ServerTime(t time.Time) { s.db.device.serverTime(t) }
 
 func (d *device) serverTime(t time.Time) {
-	now, slept := d.clock.Now(), d.slept()
+	now := d.moment()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if now.Round(0).Sub(t).Abs() > agreement {
-		d.agreed = time.Time{}
-		return
+	if now.at.Round(0).Sub(t).Abs() > agreement {
+		now = moment{}
 	}
-	d.agreed, d.agreedSlept = now, slept
+	d.agreed = now
 }
 
 // Slept is how long the machine has slept since it booted. Monotonic time, by which
-// time.Time computes differences, does not contain sleep.
+// time.Time computes differences, does not contain sleep. Nor does it contain the time for
+// which a virtual machine was stopped. Slept contains that, too, as far as it was in this
+// life, once the clock is known to be right again.
 func (s *Claimed) Slept() time.Duration { return s.db.device.slept() }
 
 // at returns the form in which the file keeps a time of this life: wall time and stamp. A
@@ -161,16 +193,6 @@ func (d *device) age(wall int64, m *stamp) (age time.Duration, ok bool) {
 		}
 	}
 	return past, rightNow
-}
-
-// stood is how much of a kept time's age the machine stood still, as a stopped virtual
-// machine does. Monotonic time and the time since boot do not contain that.
-func (d *device) stood(wall int64, m *stamp) time.Duration {
-	age, ok := d.age(wall, m)
-	if !ok || m == nil || m.Boot == "" || d.boots == nil || m.Boot != d.boots.Boot() {
-		return 0
-	}
-	return max(age-(d.boots.Uptime()-time.Duration(m.Up)), 0)
 }
 
 // since returns a kept time as a time of this life, zero if its age is not known.

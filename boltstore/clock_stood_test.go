@@ -13,38 +13,75 @@ import (
 // the time since boot has noticed.
 type standing struct {
 	*devicetest.Device
+	began time.Time
 	still time.Duration
+}
+
+func newStanding() *standing {
+	d := devicetest.New(time.Now())
+	return &standing{Device: d, began: d.Now().Add(-time.Second)}
 }
 
 func (s *standing) Uptime() time.Duration { return s.Device.Uptime() - s.still }
 
+func (s *standing) Now() time.Time {
+	now := s.Device.Now()
+	return devicetest.BothClocks(now, now.Sub(s.began)-s.still)
+}
+
+// stop stops it for a while. A time service sets its clock then.
+func (s *standing) stop(d time.Duration) {
+	s.Pass(d)
+	s.still += d
+}
+
 // TestAgeAfterAStop: a machine that was stopped does not make what its informer knows look
-// young.
+// young, once its clock is known to be right again. What the server confirms afterwards is
+// young at once.
 func TestAgeAfterAStop(t *testing.T) {
 	const gone = 3 * time.Hour
-	for name, still := range map[string]time.Duration{"stopped": gone, "running": 0} {
-		t.Run(name, func(t *testing.T) {
-			c := &standing{Device: devicetest.New(time.Now())}
-			c.Set(time.Now(), true)
-			db := openTest(t, testPath(t), Options{Clock: c})
-			s := claimTest(t, db, Claim{})
-			relist(t, s, "9", RelistOptions{}, []runtime.Object{configMap("a", "one", 1, nil)}, 10)
-			s.SetFreshness(nil, func() (time.Duration, bool) { return time.Minute, true }) // by monotonic time
-			c.Pass(gone)
-			c.still = still
-			want := time.Minute
-			if still > 0 {
-				want = gone
+	c := newStanding()
+	right := func(known bool) { c.Set(c.Device.Now(), known) }
+	right(true)
+	db := openTest(t, testPath(t), Options{Clock: c})
+	s := claimTest(t, db, Claim{})
+	relist(t, s, "9", RelistOptions{}, []runtime.Object{configMap("a", "one", 1, nil)}, 10)
+	var at time.Time
+	var slept time.Duration
+	confirm := func() { at, slept = c.Now(), s.Slept() }
+	s.SetFreshness(nil, func() (time.Duration, bool) { return c.Now().Sub(at) + s.Slept() - slept, true }) // as fifo.Queue.Age
+	is := func(when string, want time.Duration) {
+		t.Helper()
+		view, err := db.View(configMaps)
+		must(t, err)
+		states, err := db.States()
+		must(t, err)
+		for _, st := range append(states, view.State()) {
+			if age := st.ConfirmedAge; age == nil || (*age-want).Abs() > 30*time.Second {
+				t.Errorf("%s: age %v, want %s", when, age, want)
 			}
-			view, err := db.View(configMaps)
-			must(t, err)
-			states, err := db.States()
-			must(t, err)
-			for _, st := range append(states, view.State()) {
-				if age := st.ConfirmedAge; age == nil || (*age-want).Abs() > 30*time.Second {
-					t.Errorf("age %v, want %s", age, want)
-				}
-			}
-		})
+		}
 	}
+	confirm()
+	c.Pass(gone)
+	is("running", gone)
+	confirm()
+	c.Pass(time.Minute)
+	is("confirmed", time.Minute)
+	c.stop(gone)
+	is("stopped", gone+time.Minute)
+	confirm()
+	is("confirmed after the stop", 0)
+	right(false)
+	c.stop(gone)
+	confirm()
+	is("confirmed before the clock is right", 0)
+	right(true)
+	is("confirmed before the clock was right", gone) // it may have been set after that
+	confirm()
+	is("confirmed when it was", 0)
+	c.stop(30 * time.Second)
+	c.stop(30 * time.Second)
+	c.stop(time.Second)
+	is("stopped three times", 61*time.Second)
 }

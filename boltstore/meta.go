@@ -215,7 +215,7 @@ func (m *sourceMeta) state(d *device) State {
 		st.Confirmed = time.Unix(0, m.Confirmed)
 	}
 	if age, ok := d.age(m.Confirmed, m.ConfirmedBy); ok {
-		st.ConfirmedAge, st.stood = &age, d.stood(m.Confirmed, m.ConfirmedBy)
+		st.ConfirmedAge = &age
 	}
 	if m.Claimed != 0 {
 		st.Claimed = time.Unix(0, m.Claimed)

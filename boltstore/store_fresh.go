@@ -50,9 +50,7 @@ func (db *DB) confirmedSince(st *State) {
 	if f == nil {
 		return
 	}
-	age, ok := f.age()
-	age += st.stood // perhaps since the informer's confirmation
-	if ok && (st.ConfirmedAge == nil || age < *st.ConfirmedAge) {
+	if age, ok := f.age(); ok && (st.ConfirmedAge == nil || age < *st.ConfirmedAge) {
 		st.Confirmed, st.ConfirmedAge = db.opts.Clock.Now().Add(-age).Round(0), &age
 	}
 }

@@ -28,7 +28,6 @@ type State struct {
 	// Options.TrustClock.
 	Confirmed    time.Time      `json:"confirmed"`
 	ConfirmedAge *time.Duration `json:"confirmedAgeNanoseconds,omitempty"`
-	stood        time.Duration  // see device.stood
 	// Claimed is when a program last used the source, to the hour. If the clock may have
 	// been wrong then, it may be a later time at which the clock was right. ClaimedAge is
 	// like ConfirmedAge.

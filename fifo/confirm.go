@@ -40,7 +40,7 @@ func (q *Queue) synchronize(n uint64) {
 }
 
 // confirmedAt is when the server last confirmed the state, moved back by the time that
-// the machine has slept since: monotonic time stands still during sleep.
+// the machine has slept or was stopped since: monotonic time stood still.
 func (q *Queue) confirmedAt() time.Time {
 	if q.version.confirmed.Unix() <= 0 { // never
 		return q.version.confirmed
@@ -154,8 +154,9 @@ func (q *Queue) Confirmed() time.Time {
 }
 
 // Age is how long before now the server last confirmed the accepted version. ok says
-// whether it has, in this life of the process. Time that the machine slept counts.
-// Setting the clock changes nothing.
+// whether it has, in this life of the process. Time counts for which the machine slept or,
+// as far as that is known, a virtual machine was stopped (see boltstore.Claimed.Slept).
+// Otherwise setting the clock changes nothing.
 func (q *Queue) Age(now time.Time) (age time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

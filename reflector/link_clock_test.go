@@ -20,6 +20,7 @@ type wallClock struct {
 	began time.Time
 	ahead atomic.Int64
 	slept atomic.Int64
+	right atomic.Bool
 }
 
 // jump sets the clock.
@@ -36,7 +37,7 @@ var _ boltstore.DeviceClock = &wallClock{}
 func (c *wallClock) Boot() string          { return "this" }
 func (c *wallClock) Slept() time.Duration  { return time.Duration(c.slept.Load()) }
 func (c *wallClock) Uptime() time.Duration { return time.Since(c.began) + c.Slept() }
-func (c *wallClock) Synchronised() bool    { return false }
+func (c *wallClock) Synchronised() bool    { return c.right.Load() }
 
 func (c *wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
@@ -121,6 +122,34 @@ func TestClockJumps(t *testing.T) {
 		if diff := f.differs(); diff != "" || f.State().Phase != PhaseLive {
 			t.Error(diff, f.State())
 		}
+	})
+}
+
+// TestStoppedMachine: the time for which a virtual machine was stopped counts once its clock
+// is right again.
+func TestStoppedMachine(t *testing.T) {
+	jumping(t, func(f *fixture, clk *wallClock) {
+		age := func(when string, least, most time.Duration) {
+			t.Helper()
+			if got, ok := f.State().Age(clk.Now()); !ok || got < least || got > most {
+				t.Errorf("%s: %s old, known %v", when, got, ok)
+			}
+		}
+		clk.right.Store(true)
+		f.reflect()
+		after(10 * time.Second)
+		age("at first", 0, 15*time.Second)
+		clk.right.Store(false)
+		clk.jump(3 * time.Hour)
+		age("nobody vouches for the clock", 0, 15*time.Second)
+		clk.right.Store(true)
+		age("stopped", 3*time.Hour, 4*time.Hour)
+		if err := f.WaitForFresh(t.Context(), time.Minute); err != nil {
+			t.Error(err)
+		}
+		age("asked", 0, time.Minute)
+		clk.jump(-3 * time.Hour)
+		age("set back", 0, time.Minute)
 	})
 }
 

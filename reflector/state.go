@@ -67,8 +67,9 @@ type State struct {
 
 // Age is how long before now the server last confirmed what is cached, for a now
 // shortly after the State was taken. Within a boot of the machine it counts the
-// time since boot, sleep included, whatever the wall clock does. Across boots it
-// counts by the wall clock, if that is known to be right now and was known to be
+// time since boot, sleep included, whatever the wall clock does. The time for which a
+// virtual machine was stopped counts once the clock is known to be right again. Across
+// boots it counts by the wall clock, if that is known to be right now and was known to be
 // right then. Otherwise the age is not known and ok is false, as it is if the
 // server has never confirmed. See boltstore.Options.TrustClock.
 func (s State) Age(now time.Time) (age time.Duration, ok bool) {
