@@ -40,6 +40,7 @@ type lister struct {
 
 	least  string // an earlier version is of another timeline; "": any will do
 	flow   string // flow schema that pages must name; "": the first page's
+	conn   string // connection of the last page, or of the one that was asked for early
 	whole  bool   // the list is asked for without pages
 	taken  bool   // the list goes on with one that was interrupted
 	inFull bool   // the rest of this list is asked for without metadata first
@@ -254,13 +255,18 @@ func (l *lister) keepAhead() {
 
 // same fails if the page may come from another cluster than the pages before it, or than
 // the file's objects. It asks for the cluster if the page names another flow schema. It
-// also asks if the page was read after the link broke, and names no schema or is the
-// first to name one.
+// also asks if the page was read after the link broke, or came over another connection than
+// the last one, and names no schema or is the first to name one.
 func (l *lister) same(ctx context.Context, retried bool) error {
 	if l.s.cluster.server == "" {
 		return nil // the client's answers cannot be seen
 	}
-	_, flow := l.s.cluster.answeredOver()
+	conn, flow := l.s.cluster.answeredOver()
+	if l.conn != "" && conn != l.conn {
+		retried, l.noEarly = true, true
+		l.dropEarly() // it may be the one that needed another connection
+	}
+	l.conn = conn
 	first := l.at.rv == "" && l.flow == ""
 	if first {
 		l.flow = flow
