@@ -84,6 +84,7 @@ func (e *early) answer(req *http.Request) *http.Response {
 	}
 	context.AfterFunc(req.Context(), e.end)
 	e.resp.Request = req
+	e.resp.Header.Del("Date") // it came before its turn, so that says nothing of the clock
 	return e.resp
 }
 

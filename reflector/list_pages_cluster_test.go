@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -46,5 +47,24 @@ func TestAnotherClusterOverAnotherConnection(t *testing.T) {
 				f.ofTheCluster()
 			})
 		})
+	}
+}
+
+// TestEarlyAnswerIsNotDated: the answer to an early request may be minutes old when its turn
+// comes. Its date does not vouch for the device's clock.
+func TestEarlyAnswerIsNotDated(t *testing.T) {
+	over := roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{Header: http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}}, Body: http.NoBody}, nil
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/api/v1/configmaps", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp := sendEarly(over, req, func() {}, 3).answer(req)
+	if date := resp.Header.Get("Date"); date != "" {
+		t.Errorf("dated %s", date)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
 	}
 }
