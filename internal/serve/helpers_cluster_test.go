@@ -32,10 +32,11 @@ type cluster struct {
 	got     []received // but reviews
 	reviews int
 	down    bool
-	vain    int               // requests while it was down
-	waits   func()            // is called by these
-	system  string            // UID of the namespace kube-system; "" shows none
-	tokens  map[string]string // users, by token
+	vain    int                // requests while it was down
+	waits   func()             // is called by these
+	hangs   func(token string) // is called by reviews of tokens
+	system  string             // UID of the namespace kube-system; "" shows none
+	tokens  map[string]string  // users, by token
 	may     func(authorizationv1.SubjectAccessReviewSpec) bool
 }
 
@@ -151,6 +152,9 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.review(w, r, &review, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
+			if c.hangs != nil {
+				c.hangs(review.Spec.Token)
+			}
 			if user, ok := c.tokens[review.Spec.Token]; ok {
 				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: user, Groups: []string{"staff"}}}
 			}

@@ -73,7 +73,7 @@ func NewLink(cfg *rest.Config, o LinkOptions) (*Link, error) {
 		l.cluster.leads(conn, false)
 		return linked{conn, &l.cluster}, nil
 	}
-	l.reviews.first = l.sameCluster
+	l.reviews.first, l.reviews.answers = l.sameCluster, l.answers
 	var err error
 	if l.to, _, err = rest.DefaultServerUrlFor(cfg); err != nil {
 		return nil, fmt.Errorf("the server's address: %w", err)

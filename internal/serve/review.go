@@ -41,6 +41,7 @@ type reviews struct {
 	clock   clock.Clock
 	offline time.Duration
 	first   func(context.Context) error // whether the server may be asked
+	answers func(context.Context) bool  // whether the server answers a small question
 	// Guesses of tokens, which anybody can send, do not push out the server's
 	// acceptances.
 	yes *accepted
@@ -110,12 +111,23 @@ func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) 
 		if !unreachable(err) {
 			return review{}, err
 		}
-		v.failed(now, err)
+		v.missed(ctx, now, err)
 	}
 	if last.yes && elapsed(last.at, now) < v.offline {
 		return last, nil
 	}
 	return review{}, &errOffline{err}
+}
+
+// missed notes that a review, asked for at the given time, was not answered. One that waited
+// in vain may have waited for a webhook that knows nothing of its token. A stranger, who can
+// send such tokens, must not keep the link from all others: so the server itself is asked.
+func (v *reviews) missed(ctx context.Context, began time.Time, err error) {
+	if v.clock.Since(began) >= v.slow && v.answers(ctx) {
+		v.reached()
+		return
+	}
+	v.failed(began, err)
 }
 
 // elapsed is the time from a to b, by the clock that says more: monotonic time stands still
@@ -142,6 +154,15 @@ func unreachable(err error) bool {
 	}
 	code := status.Status().Code
 	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
+}
+
+// answers says whether the server answers a small question within a second.
+func (l *Link) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience/5) // a stranger may leave meanwhile
+	defer cancel()
+	err := l.authn.RESTClient().Get().AbsPath("/version").MaxRetries(0).Do(ctx).Error()
+	var status apierrors.APIStatus
+	return err == nil || errors.As(err, &status) // a refusal is an answer
 }
 
 // authenticate asks the server to whom a token belongs. The caller of whom nothing is known
