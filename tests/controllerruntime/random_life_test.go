@@ -56,7 +56,7 @@ func (p *program) live() {
 		}
 		after(3 * time.Minute)
 	}
-	if !p.patient && p.r.IntN(3) == 0 {
+	if !p.patient && !p.removed && p.r.IntN(3) == 0 { // a list of an informer that was removed is in memory
 		p.offline()
 	}
 	if !p.started && (p.r.IntN(6) > 0 || p.several) {

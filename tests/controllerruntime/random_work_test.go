@@ -20,6 +20,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -53,6 +54,8 @@ type worker struct {
 	*program
 	kind *randomKind
 
+	namespaces map[string]cache.Config // all that there are, or nil
+
 	mu   sync.Mutex
 	done map[reconcile.Request]seen // by the last reconcile that succeeded
 	r    *rand.Rand                 // of reconciles
@@ -74,7 +77,13 @@ func workProgram(t *testing.T, seed uint64) {
 		}
 	}()
 	w := &worker{program: p, kind: randomKinds[p.r.IntN(len(randomKinds))], done: map[reconcile.Request]seen{}, r: rand.New(rand.NewPCG(seed, 24))}
-	p.say("works on ", w.kind.name)
+	if p.r.IntN(2) == 0 {
+		w.namespaces = map[string]cache.Config{}
+		for _, ns := range randomNamespaces {
+			w.namespaces[ns] = cache.Config{}
+		}
+	}
+	p.say("works on ", w.kind.name, " in ", len(w.namespaces), " namespaces")
 	for range 15 {
 		p.change(p.r)
 	}
@@ -100,6 +109,7 @@ func (w *worker) live(last bool) {
 	grace := time.Duration(r.IntN(3)) * time.Second
 	mgr, err := durable.NewManager(w.sim.RESTConfig(), ctrl.Options{Metrics: metrics.Options{BindAddress: "0"}, GracefulShutdownTimeout: &grace,
 		Controller: config.Controller{SkipNameValidation: new(true)},
+		Cache:      cache.Options{DefaultNamespaces: maps.Clone(w.namespaces)},
 		// While a cache asks for kinds, it holds a lock, and the bubble's clock would stand still.
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return w.mapper, nil },
 	}, durable.File{Path: w.path, Options: boltstore.Options{Logger: &quiet, Durability: boltstore.DurabilityProcess}, Informers: informer.Options{Strict: true}})
@@ -119,6 +129,12 @@ func (w *worker) live(last bool) {
 	go func() { ended <- mgr.Start(ctx) }()
 	for range r.IntN(6) {
 		w.disturb()
+	}
+	if !last && w.namespaces != nil { // controller-runtime leaves goroutines if some lists and handlers never sync
+		w.mu.Lock()
+		w.calm = true
+		w.mu.Unlock()
+		after(30 * time.Minute)
 	}
 	if last {
 		after(30 * time.Minute)
