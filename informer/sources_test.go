@@ -91,7 +91,6 @@ func TestCostOfManySources(t *testing.T) {
 			busy--
 			mu.Unlock()
 		}
-		before := usage()
 		life := func() (db *boltstore.DB, infs []*Informer, end func()) {
 			db, err := boltstore.Open(w.path, boltstore.Options{ObjectMemory: -1}) // what a source costs besides its objects
 			if err != nil {
@@ -125,7 +124,7 @@ func TestCostOfManySources(t *testing.T) {
 		}
 		for n := range 2 {
 			w.sim.ResetRequests()
-			began := time.Now()
+			before, began := usage(), time.Now()
 			db, infs, end := life()
 			for _, inf := range infs {
 				<-inf.HasSyncedChecker().Done()
@@ -188,6 +187,7 @@ func TestCostOfManySources(t *testing.T) {
 				t.Errorf("the wake: %d full reads, %d questions, %d bytes", full, probes, body)
 			}
 			end()
+			after(time.Second)
 		}
 	})
 }
