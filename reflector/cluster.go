@@ -34,6 +34,7 @@ type cluster struct {
 // finding is the result.
 type finding struct {
 	uid   string // of the cluster
+	conn  string // connection over which it was asked for, "" if it was not
 	other bool   // it is not the file's cluster
 	// sure: it is the same cluster, or the file knows no UID. Otherwise nothing shows
 	// that it is another one, but what it says about itself is not noted.
@@ -136,18 +137,18 @@ func (c *cluster) uid() string {
 	return c.id.uid
 }
 
-// expect returns the flow schema that a list's pages must name, "" if the first page
-// decides. If the cluster has not been found out, the first page shows whether it is the
-// file's.
-func (c *cluster) expect(known boltstore.State) (flow string) {
+// expect returns the connection over which the cluster was found out, and the flow schema
+// that a list's pages must name, "" if the first page decides. If the cluster has not been
+// found out, the first page shows whether it is the file's.
+func (c *cluster) expect(known boltstore.State) (conn, flow string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.checked {
 		c.id = finding{uid: known.ClusterUID, sure: true}
-		return known.FlowSchemaUID
+		return "", known.FlowSchemaUID
 	}
 	_, flow = c.origin.answeredOver()
-	return flow
+	return c.id.conn, flow
 }
 
 // due says whether the cluster is still to be found out.
@@ -195,7 +196,7 @@ func (c *cluster) identify(ctx context.Context, known boltstore.State, by listin
 	}
 	by.ClusterUID, by.CA = told.uid, cmp.Or(by.CA, told.ca)
 	other := isOther(known, by)
-	return finding{told.uid, other, other || told.uid != "" || known.ClusterUID == ""}, by, nil
+	return finding{told.uid, told.conn, other, other || told.uid != "" || known.ClusterUID == ""}, by, nil
 }
 
 // learn asks for the UID of a cluster that has not told it so far, perhaps since it was

@@ -19,6 +19,7 @@ type clusterAnswer struct {
 	uid  string // "": the server does not say
 	none bool   // kube-system is not there
 	ca   string // as in origin
+	conn string // over which it came
 	n    uint64 // number of the question
 }
 
@@ -46,11 +47,13 @@ func (t *transport) clusterUID(req *http.Request) (k clusterAnswer, err error) {
 }
 
 func (t *transport) askClusterUID(req *http.Request, server string) (k clusterAnswer, err error) {
-	resp, body, err := t.fetch(req.Context(), req, server+"/api/v1/namespaces/kube-system", "")
+	var over origin
+	resp, body, err := t.fetch(over.trace(req.Context()), req, server+"/api/v1/namespaces/kube-system", "")
 	if resp == nil {
 		return k, err
 	}
 	k.ca = caOf(resp)
+	k.conn, _ = over.answeredOver()
 	switch {
 	case err != nil:
 		return k, err

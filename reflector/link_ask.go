@@ -19,10 +19,17 @@ func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if _, flow := s.cluster.answeredOver(); flow != before {
-		return true, nil
+	_, flow := s.cluster.answeredOver()
+	if flow == "" && s.cluster.server != "" { // nothing else shows which cluster it is
+		told, err := s.requests.clusterUID(ctx)
+		if err != nil {
+			return false, err
+		}
+		if uid := s.cluster.uid(); uid != "" && told.uid != "" && told.uid != uid {
+			return true, nil
+		}
 	}
-	return versions.Newer(s.newest(), rv), nil
+	return flow != before || versions.Newer(s.newest(), rv), nil
 }
 
 // ask asks for the server's version and for its cluster, once after the link has broken.

@@ -31,7 +31,7 @@ const (
 // lister reads all pages of one list into one relist.
 type lister struct {
 	s      *ListerWatcher
-	ctx    context.Context // of the caller; pages may have one of their own
+	ctx    context.Context // of the caller; the one of pages also notes which server answers
 	reason string
 	turn   *turn // given back while a page has to wait
 	o      boltstore.RelistOptions
@@ -40,7 +40,7 @@ type lister struct {
 
 	least  string // an earlier version is of another timeline; "": any will do
 	flow   string // flow schema that pages must name; "": the first page's
-	conn   string // connection of the last page, or of the one that was asked for early
+	conn   string // connection of the last page, or of one asked for early; at first that of the question which cluster answers
 	whole  bool   // the list is asked for without pages
 	taken  bool   // the list goes on with one that was interrupted
 	inFull bool   // the rest of this list is asked for without metadata first
@@ -92,7 +92,7 @@ func (l *lister) pages(ctx context.Context) error {
 	}
 	if l.taken {
 		l.s.status.listed(l.relist.Objects, nil)
-		ctx = l.s.cluster.trace(ctx) // notes the connection over which the pages come
+		ctx = l.s.cluster.trace(l.ctx)
 		defer l.soon(l.s.clock.Now())
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -3,7 +3,9 @@ package reflector
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,34 +15,54 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestAnotherClusterOverAnotherConnection: between two pages the connection is lost, and
-// another cluster, which takes the token, answers over the next one. No request has failed.
-// If the cluster's answers do not name their flow schema, only its UID shows that.
+// silence is a server over each protocol, whose answers name their flow schemas or not.
+func silence(t *testing.T, test func(t *testing.T, so kubesim.Options)) {
+	t.Helper()
+	for i := range 4 {
+		so := kubesim.Options{InitialRV: 100, HTTP2: i&1 > 0, NoFlowSchemas: i&2 > 0}
+		t.Run(fmt.Sprint("silent ", so.NoFlowSchemas, " HTTP/2 ", so.HTTP2), func(t *testing.T) { test(t, so) })
+	}
+}
+
+// replaced returns a function that makes another cluster answer, which has some of the same
+// names and is at a later version. The old connections are lost before any request fails.
+func (f *fixture) replaced() func() {
+	return sync.OnceFunc(func() {
+		time.Sleep(time.Millisecond) // of the bubble: what was answered has come
+		if err := f.sim.Recreate(10); err != nil {
+			f.t.Error(err)
+		}
+		for i := range 300 {
+			if err := f.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}); err != nil {
+				f.t.Error(err)
+			}
+		}
+		for i := range 10 {
+			f.put(fmt.Sprintf("cm%04d", i), 20_000, uint64(100+i))
+		}
+		time.Sleep(time.Millisecond) // of the bubble: the client has noticed
+	})
+}
+
+// TestAnotherClusterOverAnotherConnection: between two pages, or before the first one, the
+// connection is lost, and another cluster, which takes the token, answers over the next one.
+// No request has failed. If the cluster's answers do not name their flow schema, only its
+// UID shows that.
 func TestAnotherClusterOverAnotherConnection(t *testing.T) {
-	for _, so := range []kubesim.Options{{}, {HTTP2: true}, {NoFlowSchemas: true}, {HTTP2: true, NoFlowSchemas: true}} {
-		t.Run(fmt.Sprint("silent ", so.NoFlowSchemas, " HTTP/2 ", so.HTTP2), func(t *testing.T) {
-			so.InitialRV = 100
+	for _, before := range []int{5, 1} { // in a first list, in a repair
+		silence(t, func(t *testing.T, so kubesim.Options) {
 			watchPages(t, 30, so, Options{}, func(f *fixture, w *pageWatcher) {
-				var once sync.Once
+				if before == 1 {
+					f.list()
+					f.takeTold()
+					f.forget()
+					f.link.expired()
+				}
+				replace := f.replaced()
 				w.send = func(page int) {
-					if page != 5 {
-						return
+					if page == before {
+						replace()
 					}
-					once.Do(func() {
-						time.Sleep(time.Millisecond) // of the bubble: the page before it has come
-						if err := f.sim.Recreate(10); err != nil {
-							t.Error(err)
-						}
-						for i := range 30 {
-							f.put(fmt.Sprintf("cm%04d", i), 20_000, uint64(100+i))
-						}
-						for i := range 300 { // it is later than the list
-							if err := f.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}); err != nil {
-								t.Error(err)
-							}
-						}
-						time.Sleep(time.Millisecond) // of the bubble: the client has noticed
-					})
 				}
 				f.reflect()
 				after(time.Minute)
@@ -48,6 +70,54 @@ func TestAnotherClusterOverAnotherConnection(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWatchOfAnotherCluster: the same before the watch of a source that has just been
+// confirmed. The watch brings nothing of the other cluster.
+func TestWatchOfAnotherCluster(t *testing.T) {
+	silence(t, func(t *testing.T, so kubesim.Options) {
+		bubbleOver(t, 30, so, Options{}, func(f *fixture) {
+			f.list()
+			f.takeTold()
+			f.doubtLink()
+			replace := f.replaced()
+			f.breaks.Store(new(func(req *http.Request) error {
+				if req.URL.Query().Get("watch") != "" {
+					replace()
+				}
+				return nil
+			}))
+			f.reflect()
+			after(time.Minute)
+			f.ofTheCluster()
+		})
+	})
+}
+
+// TestClusterIsAskedOnce: the connection of the watch beside a slow list is no reason to ask
+// for the cluster. Over HTTP/1.1 a watch has one of its own.
+func TestClusterIsAskedOnce(t *testing.T) {
+	silence(t, func(t *testing.T, so kubesim.Options) {
+		watchPages(t, 60, so, Options{}, func(f *fixture, _ *pageWatcher) {
+			var asked atomic.Int32
+			f.breaks.Store(new(func(req *http.Request) error {
+				if strings.HasSuffix(req.URL.Path, "/kube-system") {
+					asked.Add(1)
+				}
+				return nil
+			}))
+			f.sim.SetBandwidth(20_000)
+			f.reflect()
+			after(2 * time.Minute)
+			most := int32(1)
+			if so.NoFlowSchemas && !so.HTTP2 {
+				most++ // for the watch
+			}
+			if n := asked.Load(); !f.queue.HasSynced() || n > most {
+				t.Errorf("asked %d times: %s", n, f.State())
+			}
+		})
+	})
 }
 
 // TestEarlyAnswerIsNotDated: the answer to an early request may be minutes old when its turn

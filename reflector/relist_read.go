@@ -117,8 +117,7 @@ func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (
 		}
 	}
 	known := s.store.State()
-	l.flow = s.cluster.expect(known)
-	l.ctx = s.cluster.trace(ctx) // over which the pages come
+	l.conn, l.flow = s.cluster.expect(known)
 	l.o = boltstore.RelistOptions{NewTimeline: s.link.is(linkRestored) && (known.Synced || known.Objects > 0), ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: !s.link.owesNote(),
 		ServedForm: sign, Content: sign == "" || reason == ReasonAudit || s.form.mustList()}
 	if !l.o.NewTimeline && known.Synced {
@@ -129,11 +128,11 @@ func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (
 
 // inOneGo reads the list without pages, as client-go's pager does.
 func (l *lister) inOneGo() *lister {
-	n := l.s.newLister(l.s.cluster.trace(l.ctx), l.reason, l.turn)
+	n := l.s.newLister(l.ctx, l.reason, l.turn)
 	n.o, n.late = l.o, l.late
 	n.o.TakeUp = false
 	n.size.limit, n.size.fixed, n.whole = 0, true, true
-	n.least, n.flow = l.least, l.flow
+	n.least, n.conn, n.flow = l.least, l.conn, l.flow
 	return n
 }
 
@@ -145,7 +144,7 @@ func (l *lister) read() error {
 	}
 	defer r.Abort()
 	l.relist = r
-	if err := l.pages(l.ctx); err != nil {
+	if err := l.pages(l.s.cluster.trace(l.ctx)); err != nil {
 		return err
 	}
 	if l.late {
