@@ -172,7 +172,7 @@ func (v *verifier) items(g genTx) map[string]digest {
 		for _, iv := range r.Values {
 			ld := listed[iv.Name]
 			for _, val := range iv.Values {
-				ld.add(format.HashEntry(index.AppendEntry(nil, val, key)))
+				ld.add(format.HashBytes(index.AppendEntry(nil, val, key)))
 			}
 			listed[iv.Name] = ld
 		}
@@ -220,7 +220,7 @@ func (v *verifier) indices(g genTx, listed map[string]digest) {
 				v.problem("index %s: %v", name, err)
 				return
 			}
-			d.add(format.HashEntry(index.AppendEntry(nil, val, key)))
+			d.add(format.HashBytes(index.AppendEntry(nil, val, key)))
 			if _, ok := g.Items.Find(index.AppendKey(nil, key)); !ok {
 				v.problem("index %s: (%q, %q) has no object", name, val, key)
 			}

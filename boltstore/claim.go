@@ -330,8 +330,8 @@ func (t sourceTx) leftovers(m *sourceMeta) bool {
 }
 
 // Attach connects the source's producer with the committer. wake tells the committer that
-// changes are pending. urgent says that the producer accepts no more changes until these
-// are committed.
+// changes are pending. urgent says that they do not wait for the window: the producer
+// accepts no more until they are committed, or something waits for them.
 func (s *Claimed) Attach(p Producer) (wake func(urgent bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -352,7 +352,7 @@ func (s *Store) fedBy() Producer {
 func (s *Store) wake(urgent bool) {
 	signal(s.db.commit.wake)
 	if urgent {
-		signal(s.db.commit.full)
+		signal(s.db.commit.urgent)
 	}
 }
 
@@ -367,8 +367,8 @@ func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
 func (s *Claimed) Ended() <-chan struct{} { return s.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
-// claimed again. Release writes the told mark, handler positions, DoubtForm
-// and NoteMetadataSize. Reads go on as long as the file is open.
+// claimed again. Release writes the told mark, handler positions, what DoubtForm and
+// NoteMetadataSize have noted, and the time of the claim. Reads go on as long as the file is open.
 func (s *Claimed) Release() { s.release() }
 
 func (s *Store) release() {

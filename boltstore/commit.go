@@ -221,7 +221,7 @@ func (c *committer) try(works []*work) error {
 			w.s.setMeta(w.meta)
 			w.s.setSeen(w.b.seen)
 			if w.mended {
-				w.s.repaired()
+				w.s.forgetDamage()
 				w.s.indexing().buildMissing()
 			}
 			w.s.committed = c.db.opts.Clock.Now()
@@ -232,7 +232,7 @@ func (c *committer) try(works []*work) error {
 		}
 	})
 	if err != nil {
-		c.db.h.counters.tried()
+		c.db.h.counters.failedTry()
 		return err
 	}
 	changes, size := 0, 0

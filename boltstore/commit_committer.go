@@ -30,11 +30,11 @@ const lookAgain = 5 * time.Second
 // file is committed at once; changes to a busy one are gathered for a window. Its
 // goroutine runs from the first claim to the last release.
 type committer struct {
-	db    *DB
-	wake  chan struct{} // something is pending
-	full  chan struct{} // a producer is full: do not wait for the window
-	flush chan struct{} // write bookmarks, told marks and positions, too
-	ended chan struct{} // closed once nothing more will be committed
+	db     *DB
+	wake   chan struct{} // something is pending
+	urgent chan struct{} // changes that do not wait for the window
+	flush  chan struct{} // write bookmarks, told marks and positions, too
+	ended  chan struct{} // closed once nothing more will be committed
 
 	turn    sync.Mutex // held while the goroutine begins or ends; taken before the other locks
 	running *running   // nil while there is none
@@ -63,7 +63,7 @@ type running struct{ quit, ended chan struct{} }
 func newCommitter(db *DB) *committer {
 	return &committer{
 		db:   db,
-		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), flush: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), flush: make(chan struct{}, 1),
 		ended:   make(chan struct{}),
 		relists: map[*Store]*relistFailure{},
 	}
@@ -198,7 +198,7 @@ func (c *committer) run(r *running) {
 				select {
 				case <-clk.After(left):
 				case <-retry:
-				case <-c.full:
+				case <-c.urgent:
 				case <-c.flush:
 					take = scopeAll
 				case <-r.quit:
@@ -218,7 +218,7 @@ func (c *committer) run(r *running) {
 			take = max(take, scopeDue)
 		default:
 		}
-		for _, taken := range []chan struct{}{c.wake, c.full} { // the changes that they announced are taken now
+		for _, taken := range []chan struct{}{c.wake, c.urgent} { // the changes that they announced are taken now
 			select {
 			case <-taken:
 			default:

@@ -58,7 +58,7 @@ func (a *applier) entriesOf(key, name string, values []string, add bool) error {
 	im := a.m.Indices[name]
 	for _, v := range values {
 		a.entBuf = index.AppendEntry(a.entBuf[:0], v, key)
-		h := format.HashEntry(a.entBuf)
+		h := format.HashBytes(a.entBuf)
 		if add {
 			im.Digest.add(h)
 			err = b.Put(a.entBuf, v, key)

@@ -47,7 +47,7 @@ func (g genTx) shown(k []byte) []byte {
 // nothing.
 func ownHash(k []byte, key string, r *format.Record) uint64 {
 	if r == nil {
-		return format.HashEntry(append(bytes.Clone(layout.BucketOwn), k...))
+		return format.HashBytes(append(bytes.Clone(layout.BucketOwn), k...))
 	}
 	return format.HashRecord(key, r)
 }

@@ -158,7 +158,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		r.landed = true
 		r.s.setMeta(m)
 		if r.stage != nil {
-			r.s.repaired()
+			r.s.forgetDamage()
 			r.s.indexing().buildMissing()
 		}
 		if r.lost {
@@ -251,8 +251,8 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 // timeline, where old versions mean nothing, and if type or transform have changed.
 func (r *Relist) dropsOwn() bool { return r.o.NewTimeline || r.all }
 
-// repaired forgets damage, since every record has been read from the server.
-func (s *Store) repaired() {
+// forgetDamage is for records that are all new: from the server, mended or set aside.
+func (s *Store) forgetDamage() {
 	s.mu.Lock()
 	s.db.repairs.Add(1)
 	if s.broken != nil {

@@ -39,7 +39,7 @@ func (s *Store) wrote(err error) error {
 		}
 	}
 	if err != nil {
-		s.db.h.counters.tried()
+		s.db.h.counters.failedTry()
 	}
 	c := s.db.commit
 	c.mu.Lock()

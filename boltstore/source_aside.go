@@ -39,7 +39,7 @@ func (s *Claimed) SetAside() error {
 			return err
 		}
 		return src.putMeta(m)
-	}, func() { s.stands.Store(false); s.setMeta(m); s.packs.Forget(); s.repaired() }))
+	}, func() { s.stands.Store(false); s.setMeta(m); s.packs.Forget(); s.forgetDamage() }))
 	if err != nil {
 		return fmt.Errorf("boltstore: set %s aside: %w", s.source, err)
 	}

@@ -115,7 +115,7 @@ func (c *counters) end(began time.Time, tx *bolt.Tx, err error) {
 	c.written += uint64(bytes + bytes/max(pages, 1)) // and a meta page
 }
 
-// committed notes the size of a commit of queued changes. tried notes one that failed.
+// committed notes the size of a commit of queued changes. failedTry notes one that failed.
 func (c *counters) committed(changes, size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,7 @@ func (c *counters) committed(changes, size int) {
 	c.sizes.observe(float64(size))
 }
 
-func (c *counters) tried() {
+func (c *counters) failedTry() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failed++

@@ -101,8 +101,8 @@ var errNack = errors.New("not acknowledged")
 // DurableHandler is told changes, across restarts, until it has acknowledged them.
 // Returning nil acknowledges the event; ErrAckLater leaves that to Ack and Nack. After
 // any other error the event is told again, after a backoff, as after a call that ends its
-// goroutine (runtime.Goexit, t.FailNow). Later events of the key wait for that, other keys
-// do not.
+// goroutine (runtime.Goexit, t.FailNow), or panics where runtime.ReallyCrash is off. Later
+// events of the key wait for that, other keys do not.
 //
 // One goroutine at a time calls it for a key, and up to DurableOptions.Workers in
 // all. ctx ends when the informer ends, or the handler is removed.

@@ -23,8 +23,8 @@ import (
 // Informer is a cache.SharedIndexInformer over the file, with methods beyond that
 // interface.
 //
-// Half of its methods are those of client-go's interface, one line each. Packages below
-// internal do the work for handlers.
+// About half of its methods are those of client-go's interface. handler_listener.go tells
+// plain handlers, and internal/durable tells durable ones.
 type Informer struct {
 	o           Options
 	store       *boltstore.Claimed

@@ -67,8 +67,9 @@ type leaseKey struct {
 // while an earlier one ends.
 var leases sync.Map
 
-// newLease is for an informer that is about to claim its source. Who finds that claimed may
-// look for the lease before claimed is called. Another informer's lease stays until then.
+// newLease is for an informer that is about to claim its source. Another informer may find
+// the source claimed before claimed is called, so the lease is registered first. An older
+// lease of the source stays until then.
 func newLease(db *boltstore.DB, src boltstore.Source) *lease {
 	l := &lease{key: leaseKey{weak.Make(db), src.ID()}, ending: make(chan struct{}), over: make(chan struct{}), wanted: make(chan struct{})}
 	leases.LoadOrStore(l.key, l)
@@ -97,7 +98,8 @@ func (l *lease) await(told <-chan struct{}) {
 	}
 }
 
-// end notes that the source is free. Who learns of it finds no lease, and leaves its own.
+// end notes that the source is free. An informer that has waited for that finds no lease, and
+// registers its own.
 func (l *lease) end() {
 	leases.CompareAndDelete(l.key, l)
 	close(l.over)

@@ -31,7 +31,7 @@ func byData(version string) cache.Indexers {
 	}}
 }
 
-// TestOptionsArrive: each option for the file or the source takes effect. The effect is
+// TestOptionsArrive: these options for the file or the source take effect. The effect is
 // shown beside an informer without the option.
 func TestOptionsArrive(t *testing.T) {
 	same := func(o any) (any, error) { return o, nil }

@@ -163,7 +163,7 @@ func (p *proof) list(ctx context.Context) error {
 	case auto:
 		return errNotWorth
 	}
-	return p.whole(ctx)
+	return p.listObjects(ctx)
 }
 
 // auto reads the list if that is cheap.
@@ -285,8 +285,8 @@ func (p *proof) page(ctx context.Context, ask pageAsk) (took time.Duration, err 
 	return took, p.compare(answer.listed, answer.about)
 }
 
-// whole lists whole objects with the caller's function, in pages.
-func (p *proof) whole(ctx context.Context) error {
+// listObjects lists whole objects with the caller's function, in pages.
+func (p *proof) listObjects(ctx context.Context) error {
 	for !p.done() {
 		o := metav1.ListOptions{Limit: firstPage, Continue: p.token}
 		if p.token == "" {

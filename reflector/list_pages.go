@@ -38,14 +38,14 @@ type lister struct {
 	relist *fifo.Relist // once it has begun
 	size   pageSize
 
-	least  string // an earlier version is of another timeline; "": any will do
-	flow   string // flow schema that pages must name; "": the first page's
-	conn   string // connection of the last page, or of one asked for early; at first that of the question which cluster answers
-	whole  bool   // the list is asked for without pages
-	taken  bool   // the list goes on with one that was interrupted
-	inFull bool   // the rest of this list is asked for without metadata first
-	moved  bool   // objects have changed since they were listed; the watch brings them
-	late   bool   // the sign of the served form is asked for after the first page
+	least   string // an earlier version is of another timeline; "": any will do
+	flow    string // flow schema that pages must name; "": the first page's
+	conn    string // connection of the last page, or of one asked for early; at first that of the question which cluster answers
+	unpaged bool   // the list is asked for without pages
+	taken   bool   // the list goes on with one that was interrupted
+	inFull  bool   // the rest of this list is asked for without metadata first
+	moved   bool   // objects have changed since they were listed; the watch brings them
+	late    bool   // the sign of the served form is asked for after the first page
 
 	early   *early // the next page, if it was asked for already
 	steady  bool   // the last page came soon, and the next is to be of much the same size

@@ -45,7 +45,7 @@ func (l *lister) again(err error) again {
 		return againNot
 	case l.taken && (errors.Is(err, errTokenExpired) || errors.Is(err, errOtherServer) || apierrors.IsBadRequest(err)):
 		return againFromStart
-	case errors.Is(err, errTokenExpired) && !l.whole:
+	case errors.Is(err, errTokenExpired) && !l.unpaged:
 		return againWhole
 	case errors.Is(err, errWentBack):
 		return againRestored
@@ -131,7 +131,7 @@ func (l *lister) inOneGo() *lister {
 	n := l.s.newLister(l.ctx, l.reason, l.turn)
 	n.o, n.late = l.o, l.late
 	n.o.TakeUp = false
-	n.size.limit, n.size.fixed, n.whole = 0, true, true
+	n.size.limit, n.size.fixed, n.unpaged = 0, true, true
 	n.least, n.conn, n.flow = l.least, l.conn, l.flow
 	return n
 }

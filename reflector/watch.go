@@ -13,7 +13,7 @@ import (
 // WatchWithContext opens a watch at the version up to which everything has been accepted,
 // whatever the Reflector believes. If the link was broken, it first asks the server for
 // its version. It relists if the version has expired, if the server has gone back, or for
-// another reason of mustRelist.
+// another reason of reasonToRelist.
 func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !s.calls.begin() {
 		return nil, errOver
@@ -24,7 +24,7 @@ func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptio
 	}
 	repaired := false
 	for {
-		reason, err := s.mustRelist(ctx)
+		reason, err := s.reasonToRelist(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -113,8 +113,9 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	return s.stream(w, p, o.TimeoutSeconds, repaired, end), nil
 }
 
-// mustRelist returns the reason for a relist before a watch opens, "" if there is none.
-func (s *ListerWatcher) mustRelist(ctx context.Context) (string, error) {
+// reasonToRelist asks the server as far as needed. It returns the reason for a relist before
+// a watch opens, "" if there is none.
+func (s *ListerWatcher) reasonToRelist(ctx context.Context) (string, error) {
 	if reason := s.unusable(); reason != "" {
 		return reason, nil
 	}

@@ -260,8 +260,8 @@ func (d *errDecoder) len() (n int) {
 	return n
 }
 
-// HashEntry is the part of an index entry in the digest of its index.
-func HashEntry(entry []byte) uint64 { return xxhash.Sum64(entry) }
+// HashBytes is the part of an index entry, or of the key of a base, in their digest.
+func HashBytes(b []byte) uint64 { return xxhash.Sum64(b) }
 
 // HashRecord is the part of key's record in the digest of the objects.
 func HashRecord(key string, r *Record) uint64 {
