@@ -130,32 +130,33 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 	return s, nil
 }
 
-// kindOf is the kind of a source's objects, empty if it is not known yet.
+// kindOf is the kind of a source's objects, empty if it is not known yet. The group and the
+// version are the source's: an example may state none, or others, which client-go ignores.
 func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
-	if gvk := shownKind(example); gvk.Kind != "" {
-		return gvk
+	gv := schema.GroupVersion{Group: src.Group, Version: src.Version}
+	if gvks, _, err := scheme.Scheme.ObjectKinds(example); err == nil && src.Form == FormTyped {
+		for _, gvk := range gvks {
+			if gvk.GroupVersion() == gv {
+				return gvk
+			}
+		}
+	}
+	if kind := shownKind(example).Kind; kind != "" {
+		return gv.WithKind(kind)
 	}
 	if src.Form != FormTyped {
-		for kind := range scheme.Scheme.KnownTypes(schema.GroupVersion{Group: src.Group, Version: src.Version}) {
-			gvk := schema.GroupVersionKind{Group: src.Group, Version: src.Version, Kind: kind}
-			if plural, _ := meta.UnsafeGuessKindToResource(gvk); plural.Resource == src.Resource {
-				return gvk
+		for kind := range scheme.Scheme.KnownTypes(gv) {
+			if plural, _ := meta.UnsafeGuessKindToResource(gv.WithKind(kind)); plural.Resource == src.Resource {
+				return gv.WithKind(kind)
 			}
 		}
 		return schema.GroupVersionKind{}
-	}
-	if gvks, _, err := scheme.Scheme.ObjectKinds(example); err == nil {
-		for _, gvk := range gvks {
-			if gvk.Group == src.Group && gvk.Version == src.Version {
-				return gvk
-			}
-		}
 	}
 	t := reflect.TypeOf(example)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	return schema.GroupVersionKind{Group: src.Group, Version: src.Version, Kind: t.Name()}
+	return gv.WithKind(t.Name())
 }
 
 // shownKind is the kind that an object states, empty if it states none.

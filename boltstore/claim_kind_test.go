@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -138,4 +139,41 @@ func TestKindIsLearned(t *testing.T) {
 		claimTest(t, db, Claim{Source: Source{Group: "apps", Version: "v1", Resource: "deployments", Form: FormMetadata}, Example: &metav1.PartialObjectMetadata{}})
 		kind(db, "apps/v1 Deployment")
 	})
+}
+
+// TestKindOfAnExample: a program may write half a kind into its example, or another
+// version's. client-go does not look at it for Go types. The source is of one version.
+func TestKindOfAnExample(t *testing.T) {
+	for _, says := range []metav1.TypeMeta{{}, {Kind: "Deployment"}, {APIVersion: "v1", Kind: "Deployment"}, {APIVersion: "apps/v1", Kind: "deployments"}} {
+		db := openTest(t, testPath(t), Options{})
+		src := Source{Group: "apps", Version: "v1", Resource: "deployments", Form: FormTyped}
+		s := claimTest(t, db, Claim{Source: src, Example: &appsv1.Deployment{TypeMeta: says}})
+		relist(t, s, "8", RelistOptions{}, nil, 1)
+		if st := stateIn(t, db); st.APIVersion != "apps/v1" || st.Kind != "Deployment" {
+			t.Errorf("%+v: the kind is %q, %q", says, st.APIVersion, st.Kind)
+		}
+		if _, err := db.View(src); err != nil {
+			t.Errorf("%+v: %v", says, err)
+		}
+	}
+	for _, says := range []metav1.TypeMeta{{Kind: "Widget"}, {APIVersion: "example.com/v2", Kind: "Widget"}} {
+		for form, example := range map[Form]runtime.Object{FormMetadata: &metav1.PartialObjectMetadata{TypeMeta: says}, FormTyped: &gadget{TypeMeta: says}} {
+			db := openTest(t, testPath(t), Options{})
+			s := claimTest(t, db, Claim{Source: Source{Group: "example.com", Version: "v1", Resource: "widgets", Form: form}, Example: example})
+			relist(t, s, "8", RelistOptions{}, nil, 1)
+			if st := stateIn(t, db); st.APIVersion != "example.com/v1" || st.Kind != "Widget" {
+				t.Errorf("%s, %+v: the kind is %q, %q", form, says, st.APIVersion, st.Kind)
+			}
+		}
+	}
+}
+
+// gadget is the Go type of the kind Widget.
+type gadget struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+}
+
+func (g *gadget) DeepCopyObject() runtime.Object {
+	return &gadget{g.TypeMeta, *g.ObjectMeta.DeepCopy()}
 }

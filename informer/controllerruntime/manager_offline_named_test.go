@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,6 +70,31 @@ func TestNamedKindWithoutALink(t *testing.T) {
 		end()
 		if err := sim.RefuseConnections(true); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestHalfKindWithoutALink: a program may write half a kind into the object that it asks for an
+// informer with, or another version's. It is mapped without a link, too.
+func TestHalfKindWithoutALink(t *testing.T) {
+	for _, says := range []metav1.TypeMeta{{Kind: "ConfigMap"}, {APIVersion: "apps/v1", Kind: "ConfigMap"}} {
+		sim := shop(t, "a")
+		f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{MaxStaleness: -1}}
+		for life := range 2 {
+			mgr, err := NewManager(sim.RESTConfig(), manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, end := started(t, mgr)
+			ctx, enough := context.WithTimeout(ctx, time.Minute)
+			if _, err := mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{TypeMeta: says}); err != nil {
+				t.Errorf("life %d: %v", life, err)
+			}
+			enough()
+			end()
+			if err := sim.RefuseConnections(true); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
