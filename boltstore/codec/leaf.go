@@ -23,12 +23,8 @@ var bytesPlan = orNil(plan{
 	},
 })
 
-// Quantity.String keeps its result in the Quantity, so a copy is used.
 var quantityPlan = plan{
-	encode: func(e *encoder, v reflect.Value) error {
-		q := *v.Addr().Interface().(*resource.Quantity)
-		return e.EncodeString(q.String())
-	},
+	encode: func(e *encoder, v reflect.Value) error { return e.EncodeString(quantityTextOf(v)) },
 	decode: func(d *decoder, v reflect.Value) error {
 		s, err := d.string()
 		if err != nil {
