@@ -21,7 +21,9 @@ type standing struct {
 // machine with others.
 var processBegan = time.Now()
 
-func newStanding() *standing { return &standing{Device: devicetest.New(time.Now()), began: processBegan} }
+func newStanding() *standing {
+	return &standing{Device: devicetest.New(time.Now()), began: processBegan}
+}
 
 func (s *standing) Uptime() time.Duration { return s.Device.Uptime() - s.still }
 
