@@ -154,6 +154,22 @@ func (d *device) serverTime(t time.Time) {
 // life, once the clock is known to be right again.
 func (s *Claimed) Slept() time.Duration { return s.db.device.slept() }
 
+// Sleeping returns a function that says by how much Slept has grown since. A stop that has
+// become known meanwhile does not count if the clock was already set after it: that was
+// before.
+func (s *Claimed) Sleeping() (slept func() time.Duration) { return s.db.device.sleeping() }
+
+func (d *device) sleeping() func() time.Duration {
+	began, before := d.moment(), d.slept()
+	return func() time.Duration {
+		grown, now := d.slept()-before, d.moment()
+		if d.right() && began.set(now).Abs() <= agreement {
+			return now.asleep - began.asleep
+		}
+		return grown
+	}
+}
+
 // at returns the form in which the file keeps a time of this life: wall time and stamp. A
 // zero time has no stamp.
 func (d *device) at(t time.Time) (wall int64, m *stamp) {

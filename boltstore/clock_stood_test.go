@@ -38,6 +38,36 @@ func (s *standing) stop(d time.Duration) {
 	s.still += d
 }
 
+// TestStopBeforeAQuestion: a stop that becomes known while a question is under way counts for
+// it, unless the clock was set before: then it was before the question.
+func TestStopBeforeAQuestion(t *testing.T) {
+	const gone = 3 * time.Hour
+	for name, tc := range map[string]struct {
+		before, meanwhile func(c *standing)
+		want              time.Duration
+	}{
+		"before":               {func(c *standing) { c.stop(gone) }, func(*standing) {}, 0},
+		"meanwhile":            {func(*standing) {}, func(c *standing) { c.stop(gone) }, gone},
+		"before and meanwhile": {func(c *standing) { c.stop(gone) }, func(c *standing) { c.stop(gone) }, 2 * gone}, // half of it was
+		"not at all":           {func(*standing) {}, func(c *standing) { c.Pass(gone) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newStanding()
+			d := newDevice(Options{Clock: c})
+			vouch := func() { d.serverTime(c.Now()) }
+			vouch()
+			d.slept()
+			tc.before(c)
+			slept := d.sleeping()
+			tc.meanwhile(c)
+			vouch()
+			if got := slept(); (got - tc.want).Abs() > time.Second {
+				t.Errorf("%s, not %s", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestAgeAfterAStop: a machine that was stopped does not make what its informer knows look
 // young, once its clock is known to be right again. What the server confirms afterwards is
 // young at once.

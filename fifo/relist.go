@@ -65,10 +65,10 @@ func (q *Queue) Replace(list []any, rv string) error {
 type Relist struct {
 	*boltstore.Relist
 	q      *Queue
-	began  time.Time     // when its first page was asked for, in this life or an earlier one
-	slept  time.Duration // what the machine had slept by then
-	failed int           // objects that could not be stored
-	ended  bool          // by Commit or Abort
+	began  time.Time            // when its first page was asked for, in this life or an earlier one
+	slept  func() time.Duration // what the machine has slept since then
+	failed int                  // objects that could not be stored
+	ended  bool                 // by Commit or Abort
 }
 
 // BeginRelist begins to bring the file in line with a full list that comes in pages. It
@@ -98,7 +98,7 @@ func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (_ *
 	if r.Relist, err = q.store.BeginRelist(o); err != nil {
 		return nil, err
 	}
-	r.began, r.slept = q.now(), q.store.Slept()
+	r.began, r.slept = q.now(), q.store.Sleeping()
 	if at, ok := r.TakenUp(); ok {
 		r.began = at.Began
 	}
@@ -162,7 +162,7 @@ func (r *Relist) Commit(ctx context.Context, rv, newest, target string) error {
 	q := r.q
 	var confirmed time.Time
 	if rv == target || r.Consistent() {
-		confirmed = r.began.Add(r.slept - q.store.Slept())
+		confirmed = r.began.Add(-r.slept())
 	} else if confirmed = q.store.State().Confirmed; confirmed.IsZero() {
 		confirmed = time.Unix(0, 0)
 	}

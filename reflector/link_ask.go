@@ -35,13 +35,13 @@ func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
 // ask asks for the server's version and for its cluster, once after the link has broken.
 // It returns the reason for a relist, if there must be one.
 func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
-	began, slept := s.clock.Now(), s.store.Slept()
+	began, slept := s.clock.Now(), s.store.Sleeping()
 	s.proving.keep(nil)
 	rv, listed, err := s.question(ctx)
 	if err != nil {
 		return "", s.fail(ctx, err)
 	}
-	began = began.Add(slept - s.store.Slept()) // if the machine has slept since
+	began = began.Add(-slept()) // if the machine has slept since
 	s.link.answers()
 	if other, err := s.otherCluster(ctx); other || err != nil {
 		return ReasonCluster, err

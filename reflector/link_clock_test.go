@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -150,6 +151,24 @@ func TestStoppedMachine(t *testing.T) {
 		age("asked", 0, time.Minute)
 		clk.jump(-3 * time.Hour)
 		age("set back", 0, time.Minute)
+		clk.right.Store(false)
+		after(time.Second)
+		clk.jump(3 * time.Hour)
+		var asked atomic.Int32
+		f.breaks.Store(new(func(req *http.Request) error {
+			if req.URL.Query().Get("watch") == "" {
+				clk.right.Store(true) // as if the answer vouched for it
+				asked.Add(1)
+			}
+			return nil
+		}))
+		if err := f.WaitForFresh(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		age("asked, and the answer vouches for the clock", 0, time.Minute)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
 	})
 }
 
