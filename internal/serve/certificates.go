@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// TLSOptions are the files of a listener, which are read again when they change, and the
-// callers that it lets in.
+// TLSOptions are the files of a listener, which are read again when they change unless they
+// are pipes, and the callers that it lets in.
 type TLSOptions struct {
 	Cert, Key string
 	// ClientCA is the file with the CAs whose certificates are believed; "" believes none.
@@ -63,6 +63,17 @@ func (c *certificates) stamps() (all []stamp) {
 	return all
 }
 
+// reload is load, but reads no pipe: handshakes would wait for its writer. At the start one
+// is read, as a shell makes it for <(...).
+func (c *certificates) reload() (*tls.Config, error) {
+	for _, path := range []string{c.o.Cert, c.o.Key, c.o.ClientCA} {
+		if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is no regular file and cannot be read again: put one in its place, or restart", path)
+		}
+	}
+	return c.load()
+}
+
 func (c *certificates) load() (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(c.o.Cert, c.o.Key)
 	if err != nil {
@@ -93,7 +104,7 @@ func (c *certificates) current() *tls.Config {
 	defer c.mu.Unlock()
 	if seen := c.stamps(); !equal(seen, c.seen) {
 		c.seen = seen
-		now, err := c.load()
+		now, err := c.reload()
 		switch {
 		case err == nil:
 			c.now = now

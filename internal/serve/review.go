@@ -44,8 +44,9 @@ type reviews struct {
 	answers func(context.Context) bool  // whether the server answers a small question
 	// Guesses of tokens, which anybody can send, do not push out the server's
 	// acceptances.
-	yes *accepted
-	no  *cache.LRUExpireCache
+	yes  *accepted
+	no   *cache.LRUExpireCache
+	vain *cache.LRUExpireCache // errors of questions for which the server waits; see missed
 	*outage
 }
 
@@ -59,7 +60,7 @@ type review struct {
 
 func newReviews(c clock.Clock, offline time.Duration) *reviews {
 	return &reviews{clock: c, offline: offline, yes: newAccepted(reviewed), no: cache.NewLRUExpireCacheWithClock(reviewed, c),
-		outage: &outage{clock: c, slow: patience / 2}}
+		vain: cache.NewLRUExpireCacheWithClock(reviewed, c), outage: &outage{clock: c, slow: patience / 2}}
 }
 
 // errOffline: the server could not be asked, and has not recently allowed the same.
@@ -85,7 +86,11 @@ func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) 
 	} else if kept, ok := v.no.Get(key); ok && elapsed(kept.(review).at, now) < noFor {
 		return kept.(review), nil
 	}
-	err = v.resting()
+	if err = v.resting(); err == nil {
+		if kept, ok := v.vain.Get(key); ok {
+			err = kept.(error)
+		}
+	}
 	if err == nil {
 		err = v.first(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -111,7 +116,7 @@ func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) 
 		if !unreachable(err) {
 			return review{}, err
 		}
-		v.missed(ctx, now, err)
+		v.missed(ctx, key, now, err)
 	}
 	if last.yes && elapsed(last.at, now) < v.offline {
 		return last, nil
@@ -122,8 +127,10 @@ func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) 
 // missed notes that a review, asked for at the given time, was not answered. One that waited
 // in vain may have waited for a webhook that knows nothing of its token. A stranger, who can
 // send such tokens, must not keep the link from all others: so the server itself is asked.
-func (v *reviews) missed(ctx context.Context, began time.Time, err error) {
+// If it answers, it is not asked the same again for a while.
+func (v *reviews) missed(ctx context.Context, key question, began time.Time, err error) {
 	if v.clock.Since(began) >= v.slow && v.answers(ctx) {
+		v.vain.Add(key, err, longPause)
 		v.reached()
 		return
 	}
