@@ -41,6 +41,7 @@ var _ kubeapi.Storage = &storage{}
 type kind struct {
 	*kubeapi.Type
 	sources []boltstore.State
+	instead string // the source that the program keeps in place of all these
 }
 
 // kindsOf finds the types among the file's sources, in the order of discovery: groups by
@@ -51,7 +52,7 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 	var kinds []*kind
 	for _, st := range states {
 		src := st.Source
-		if src.Cluster != h.opts.Cluster || src.ShardSelector != "" || slices.ContainsFunc(states, func(kept boltstore.State) bool { return replaces(kept, st) }) {
+		if src.Cluster != h.opts.Cluster || src.ShardSelector != "" {
 			continue
 		}
 		gvr := schema.GroupVersionResource{Group: src.Group, Version: src.Version, Resource: src.Resource}
@@ -67,12 +68,23 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 			byName[gvr] = k
 			kinds = append(kinds, k)
 		}
+		if kept := inPlaceOf(&st, states); kept != nil {
+			k.instead = kept.Source.String()
+			if k.Type == nil {
+				k.Type = typeOf([]boltstore.State{st})
+				k.Hidden = true
+			}
+			continue
+		}
 		k.sources = append(k.sources, st)
 		if best, ok := versions[gvr.GroupVersion()]; !ok || h.kept(st, best) < 0 {
 			versions[gvr.GroupVersion()] = st
 		}
 	}
 	for _, k := range kinds {
+		if len(k.sources) == 0 {
+			continue
+		}
 		slices.SortStableFunc(k.sources, h.order)
 		k.Type = typeOf(k.sources)
 		// The sources differ in the forms that they can serve. Those with whole objects
@@ -90,15 +102,24 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 	return kinds
 }
 
-// replaces says whether the program now keeps the objects of a source in another version,
-// since the server has dropped its version.
-func replaces(kept, left boltstore.State) bool {
-	a, b := kept.Source, left.Source
-	return kept.InUse && kept.Synced && !left.InUse &&
-		a.Version != b.Version && a.Group == b.Group && a.Resource == b.Resource && a.Cluster == b.Cluster && a.ShardSelector == "" &&
-		(a.Form != boltstore.FormMetadata || b.Form == boltstore.FormMetadata) &&
-		(a.Namespace == "" || a.Namespace == b.Namespace) &&
-		(a.LabelSelector == "" || a.LabelSelector == b.LabelSelector) && (a.FieldSelector == "" || a.FieldSelector == b.FieldSelector)
+// inPlaceOf returns a source that has the objects of another one, in another version, and that
+// the program keeps instead, as it does once the server has dropped a version. nil is none.
+func inPlaceOf(left *boltstore.State, states []boltstore.State) *boltstore.State {
+	if left.InUse {
+		return nil
+	}
+	b := &left.Source
+	for i := range states {
+		a := &states[i].Source
+		if states[i].InUse && states[i].Synced &&
+			a.Version != b.Version && a.Group == b.Group && a.Resource == b.Resource && a.Cluster == b.Cluster && a.ShardSelector == "" &&
+			(a.Form != boltstore.FormMetadata || b.Form == boltstore.FormMetadata) &&
+			(a.Namespace == "" || a.Namespace == b.Namespace) &&
+			(a.LabelSelector == "" || a.LabelSelector == b.LabelSelector) && (a.FieldSelector == "" || a.FieldSelector == b.FieldSelector) {
+			return &states[i]
+		}
+	}
+	return nil
 }
 
 // builtIn has the kinds of client-go's scheme.
@@ -231,6 +252,9 @@ func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*sour
 	for _, k := range s.kinds {
 		if k.Type != t {
 			continue
+		}
+		if len(k.sources) == 0 {
+			return nil, kubeapi.NotHere(unavailable(fmt.Errorf("the file has only an earlier state of %s/%s; the program now keeps %s", t.GroupResource(), t.Version, k.instead), 10))
 		}
 		for _, st := range k.sources {
 			kept = append(kept, st.Source.String())
