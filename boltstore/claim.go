@@ -103,6 +103,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 		db.log().Error(err, "Objects could not be indexed again", "source", c.Source.String())
 	}
 	s.beginMemory()
+	db.tellKept(c.Source)
 	return claimed, nil
 }
 

@@ -1,10 +1,15 @@
 package boltstore
 
-import "sync"
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // Committed returns a channel that is closed once readers can see the next commit to a
 // source, which may be claimed now or later. The channel is also closed when a claim of
-// the source ends, and at Close. Take it before reading.
+// the source ends, when another one of its type is claimed or first listed, and at Close. Take
+// it before reading.
 func (db *DB) Committed(src Source) <-chan struct{} {
 	db.commits.mu.Lock()
 	defer db.commits.mu.Unlock()
@@ -12,22 +17,28 @@ func (db *DB) Committed(src Source) <-chan struct{} {
 		return closedChan
 	}
 	id := src.ID()
-	ch := db.commits.of[id]
-	if ch == nil {
-		ch = make(chan struct{})
+	next, ok := db.commits.of[id]
+	if !ok {
+		next = nextCommit{make(chan struct{}), schema.GroupResource{Group: src.Group, Resource: src.Resource}}
 		if db.commits.of == nil {
-			db.commits.of = map[string]chan struct{}{}
+			db.commits.of = map[string]nextCommit{}
 		}
-		db.commits.of[id] = ch
+		db.commits.of[id] = next
 	}
-	return ch
+	return next.told
 }
 
 // commits has the channels on which readers wait for a commit, by source id.
 type commits struct {
 	mu     sync.Mutex
-	of     map[string]chan struct{}
+	of     map[string]nextCommit
 	closed bool
+}
+
+// nextCommit is what readers of one source wait for.
+type nextCommit struct {
+	told chan struct{}
+	kind schema.GroupResource
 }
 
 var closedChan = func() chan struct{} { ch := make(chan struct{}); close(ch); return ch }()
@@ -35,9 +46,22 @@ var closedChan = func() chan struct{} { ch := make(chan struct{}); close(ch); re
 func (db *DB) tellCommitted(id string) {
 	db.commits.mu.Lock()
 	defer db.commits.mu.Unlock()
-	if ch := db.commits.of[id]; ch != nil {
-		close(ch)
+	if next, ok := db.commits.of[id]; ok {
+		close(next.told)
 		delete(db.commits.of, id)
+	}
+}
+
+// tellKept tells readers of all sources of a type, in any version: a source that was just
+// claimed, or listed for the first time, may answer them from now on.
+func (db *DB) tellKept(src Source) {
+	db.commits.mu.Lock()
+	defer db.commits.mu.Unlock()
+	for id, next := range db.commits.of {
+		if next.kind == (schema.GroupResource{Group: src.Group, Resource: src.Resource}) {
+			close(next.told)
+			delete(db.commits.of, id)
+		}
 	}
 }
 
@@ -45,8 +69,8 @@ func (db *DB) tellClosed() {
 	db.commits.mu.Lock()
 	defer db.commits.mu.Unlock()
 	db.commits.closed = true
-	for id, ch := range db.commits.of {
-		close(ch)
+	for id, next := range db.commits.of {
+		close(next.told)
 		delete(db.commits.of, id)
 	}
 }

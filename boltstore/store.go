@@ -108,6 +108,7 @@ func (s *Store) metaNow() *sourceMeta {
 func (s *Store) setMeta(m *sourceMeta) {
 	s.remember(m)
 	s.mu.Lock()
+	first := s.meta != nil && !s.meta.listed() && m.listed()
 	if s.meta != nil && m.ResourceVersion != s.meta.ResourceVersion {
 		s.seen = nil
 	}
@@ -116,7 +117,11 @@ func (s *Store) setMeta(m *sourceMeta) {
 	s.tellChanged()
 	s.mu.Unlock()
 	s.settleMemory()
-	s.db.tellCommitted(s.id)
+	if first {
+		s.db.tellKept(s.source)
+	} else {
+		s.db.tellCommitted(s.id)
+	}
 }
 
 // setSeen notes the version of the program's last write. nil leaves it.

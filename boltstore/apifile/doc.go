@@ -17,12 +17,12 @@
 // such sources, the one of all namespaces does. If there is none, the source that was
 // confirmed last answers. Of those confirmed in the same second, one of all namespaces is
 // preferred, then a typed one, then an unstructured one. While the program keeps one version
-// of a source's objects, a version that it kept before is not served: the server has dropped
-// it. Discovery prefers the version of a group that is kept up to date, then the one
-// confirmed in the latest hour. A source of metadata answers only if there is no other, as
-// PartialObjectMetadata and as Table; whole objects then get 406. Sources of shards, and
-// sources whose versions are not numbers, are not served. Secrets are served only if
-// [Options.Secrets] is set, and get 403 otherwise.
+// of a source's objects, another one that it kept before is not in discovery. The server may
+// have dropped it, so requests for it get 503. Discovery prefers the version of a
+// group that is kept up to date, then the one confirmed in the latest hour. A source of
+// metadata answers only if there is no other, as PartialObjectMetadata and as Table; whole
+// objects then get 406. Sources of shards, and sources whose versions are not numbers, are
+// not served. Secrets are served only if [Options.Secrets] is set, and get 403 otherwise.
 //
 // Objects come as JSON, YAML, PartialObjectMetadata, and Table with a server's columns
 // for the usual kinds. Typed sources also have protobuf.
@@ -45,9 +45,9 @@
 //     file's order. It keeps no changes in memory for a watcher that does not read. Such
 //     a watch goes on from the file, and ends with 410 once the journal has been trimmed
 //     beyond it.
-//   - A watch ends in order when the program stops keeping its source. The next watch
-//     finds the source that answers from then on, and gets 429 until that has been
-//     listed.
+//   - A watch ends in order when the program stops keeping its source, or begins to keep
+//     another one in place of one that it does not keep. The next watch finds the source
+//     that answers from then on, and gets 429 until that has been listed.
 //   - A list from the server (a relist) brings the file several changes at once, not in
 //     the order of versions. Watchers get them in the file's order, except that objects
 //     with the list's own version come last. Deletes among them carry the version of the

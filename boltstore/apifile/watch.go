@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,8 @@ import (
 type watcher struct {
 	s       *storage
 	src     *source
+	sel     kubeapi.Selection
+	kept    bool // the program has claimed the source meanwhile
 	at      boltstore.Moment
 	start   kubeapi.Start
 	version uint64 // up to which the watcher has everything
@@ -45,7 +48,7 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 	if q.Newest {
 		s.freshen(ctx, src)
 	}
-	w := &watcher{s: s, src: src}
+	w := &watcher{s: s, src: src, sel: q.Selection, kept: src.st.InUse}
 	if q.Initial {
 		at, err := s.reach(ctx, src, q.Version)
 		if err != nil {
@@ -121,6 +124,7 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 		return kubeapi.Batch{Version: w.version, Mark: true}, nil
 	}
 	changed := w.s.db.Committed(w.src.st.Source)
+	w.kept = w.kept || w.src.InUse()
 	before := w.at
 	e, err := w.src.EntriesAfter(before)
 	if err != nil {
@@ -137,10 +141,27 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 		return kubeapi.Batch{Each: w.each(e)}, nil
 	}
 	w.reached(e)
-	if w.src.st.InUse && !w.src.InUse() {
+	if !w.src.InUse() && (w.kept || w.isElsewhere()) {
 		return kubeapi.Batch{}, kubeapi.ErrWatchOver // another source may be kept in its place
 	}
 	return kubeapi.Batch{Version: w.version, Changed: changed}, nil
+}
+
+// isElsewhere says whether a watch that began now would be refused, or would show a source
+// that the program keeps in place of this one.
+func (w *watcher) isElsewhere() bool {
+	states, err := w.s.db.States()
+	if err != nil {
+		return true
+	}
+	now := &storage{handler: w.s.handler, kinds: w.s.kindsOf(states), header: http.Header{}}
+	for _, k := range now.kinds {
+		if k.GroupVersion() == w.src.t.GroupVersion() && k.Plural == w.src.t.Plural {
+			src, err := now.pick(k.Type, w.sel, "")
+			return err != nil || src.st.InUse && src.st.Source != w.src.st.Source || now.toCome(src, w.sel) != ""
+		}
+	}
+	return true
 }
 
 // each decodes one entry at a time, and keeps none.
