@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/devicetest"
 )
 
 // TestConfirmedWhen: an answer confirms the state at the time of its question, an event
@@ -222,5 +223,31 @@ func TestRelistConfirmsItsMoment(t *testing.T) {
 	}
 	if got := s.State().Confirmed.Unix(); got != 1_000 {
 		t.Errorf("the file says confirmed at %d", got)
+	}
+}
+
+// sleeper is a device that has slept, which its monotonic time does not show.
+type sleeper struct {
+	*devicetest.Device
+	slept atomic.Int64
+}
+
+// Slept implements boltstore.DeviceClock.
+func (s *sleeper) Slept() time.Duration { return time.Duration(s.slept.Load()) }
+
+// TestSleepDuringARelist: a list during which the machine slept shows a state from before.
+func TestSleepDuringARelist(t *testing.T) {
+	c := &sleeper{Device: devicetest.New(time.Now())}
+	q, _ := newQueue(t, boltstore.Options{Clock: c}, settings{})
+	r, err := q.BeginRelist(t.Context(), boltstore.RelistOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.slept.Add(int64(3 * time.Hour))
+	if err := errors.Join(r.Page([]runtime.Object{object("a", 5)}), r.Commit(t.Context(), "5", "5", "5")); err != nil {
+		t.Fatal(err)
+	}
+	if age, ok := q.Age(c.Now()); !ok || age < 3*time.Hour {
+		t.Errorf("%s old, known %v", age, ok)
 	}
 }

@@ -126,6 +126,31 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
+// TestSleepDuringAQuestion: an answer that came before the machine slept, and was read after
+// it, is as old as the sleep. Whoever wants a younger one asks again.
+func TestSleepDuringAQuestion(t *testing.T) {
+	jumping(t, func(f *fixture, clk *wallClock) {
+		f.reflect()
+		after(10 * time.Second)
+		var asked atomic.Int32
+		f.breaks.Store(new(func(req *http.Request) error {
+			if req.URL.Query().Get("watch") == "" && asked.Add(1) == 1 {
+				clk.sleep(8 * time.Hour)
+			}
+			return nil
+		}))
+		if err := f.WaitForFresh(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		if n := asked.Load(); n < 2 {
+			t.Errorf("asked %d times", n)
+		}
+		if got, ok := f.State().Age(clk.Now()); !ok || got > time.Minute {
+			t.Errorf("%s old, known %v", got, ok)
+		}
+	})
+}
+
 // TestStoppedMachine: the time for which a virtual machine was stopped counts once its clock
 // is right again.
 func TestStoppedMachine(t *testing.T) {

@@ -22,19 +22,26 @@ func TestWatchBeforeTheClaim(t *testing.T) {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/" + version, "kind": "Thing",
 			"metadata": map[string]any{"namespace": "a", "name": "x", "resourceVersion": "5", "uid": "x"}}}
 	}
+	beta := v1
+	beta.Version = "v1beta1"
+	none := func(*boltstore.DB) *boltstore.Claimed { return nil }
 	for name, tc := range map[string]struct {
-		of   string
-		then func(db *boltstore.DB, event <-chan struct{})
+		of    string
+		first func(db *boltstore.DB) *boltstore.Claimed // before the watch
+		then  func(db *boltstore.DB, s *boltstore.Claimed, event <-chan struct{})
 	}{
-		"another source is kept": {"/api/v1/namespaces/a/configmaps", func(db *boltstore.DB, _ <-chan struct{}) {
+		"another source is kept": {"/api/v1/namespaces/a/configmaps", none, func(db *boltstore.DB, _ *boltstore.Claimed, _ <-chan struct{}) {
 			filetest.Claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{})
 		}},
-		"another version is kept": {"/apis/example.com/v1/things", func(db *boltstore.DB, _ <-chan struct{}) {
-			beta := v1
-			beta.Version = "v1beta1"
+		"another version is kept": {"/apis/example.com/v1/things", none, func(db *boltstore.DB, _ *boltstore.Claimed, _ <-chan struct{}) {
 			filetest.Relist(t, filetest.Claim(t, db, beta, thing("v1beta1")), "20", thing("v1beta1"))
 		}},
-		"the source is kept for a while": {"/api/v1/namespaces/a/configmaps", func(db *boltstore.DB, event <-chan struct{}) {
+		"another version is listed": {"/apis/example.com/v1/things", func(db *boltstore.DB) *boltstore.Claimed {
+			return filetest.Claim(t, db, beta, thing("v1beta1"))
+		}, func(_ *boltstore.DB, s *boltstore.Claimed, _ <-chan struct{}) {
+			filetest.Relist(t, s, "20", thing("v1beta1"))
+		}},
+		"the source is kept for a while": {"/api/v1/namespaces/a/configmaps", none, func(db *boltstore.DB, _ *boltstore.Claimed, event <-chan struct{}) {
 			all := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
 			filetest.Relist(t, all, "30", configMap("a", "x", 1), configMap("a", "y", 25))
 			<-event
@@ -48,6 +55,7 @@ func TestWatchBeforeTheClaim(t *testing.T) {
 			filetest.Relist(t, things, "10", thing("v1"))
 			all.Release()
 			things.Release()
+			s := tc.first(db)
 			h := New(db, Options{})
 			event, ended := make(chan struct{}, 10), make(chan struct{})
 			go func() {
@@ -56,7 +64,7 @@ func TestWatchBeforeTheClaim(t *testing.T) {
 				h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, tc.of+"?watch=1&resourceVersion=0&allowWatchBookmarks=true", nil))
 			}()
 			<-event
-			tc.then(db, event)
+			tc.then(db, s, event)
 			select {
 			case <-ended:
 			case <-time.After(30 * time.Second):

@@ -11,7 +11,7 @@ import (
 )
 
 // Device is a boltstore.DeviceClock. Its time passes as on the machine that runs the
-// test, plus the time that Off, Sleep and Pass add.
+// test, plus the time that Pass adds.
 type Device struct {
 	clock.RealClock
 
@@ -20,7 +20,6 @@ type Device struct {
 	ahead  time.Duration // of the real clock
 	booted time.Time     // by the real clock
 	passed time.Duration // in this boot, besides real time
-	slept  time.Duration // of that
 	synced bool
 }
 
@@ -36,7 +35,7 @@ func (d *Device) Reboot(wall time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.boots++
-	d.booted, d.passed, d.slept, d.synced = time.Now(), 0, 0, false
+	d.booted, d.passed, d.synced = time.Now(), 0, false
 	d.ahead = wall.Sub(d.booted)
 }
 
@@ -79,12 +78,8 @@ func (d *Device) Uptime() time.Duration {
 	return time.Since(d.booted) + d.passed
 }
 
-// Slept implements boltstore.DeviceClock.
-func (d *Device) Slept() time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.slept
-}
+// Slept implements boltstore.DeviceClock. The device never sleeps.
+func (d *Device) Slept() time.Duration { return 0 }
 
 // Synchronised implements boltstore.DeviceClock.
 func (d *Device) Synchronised() bool {
