@@ -370,7 +370,8 @@ func (s *Claimed) Ended() <-chan struct{} { return s.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
 // claimed again. Release writes the told mark, handler positions, what DoubtForm and
-// NoteMetadataSize have noted, and the time of the claim. Reads go on as long as the file is open.
+// NoteMetadataSize have noted, and the time of the claim. Reads go on as long as the file is
+// open.
 func (s *Claimed) Release() { s.release() }
 
 func (s *Store) release() {

@@ -97,7 +97,7 @@ func TestClaimsAreNotedTogether(t *testing.T) {
 			time.Sleep(5 * time.Minute) // on the bubble's clock, which takes no time
 		}
 		before := db.Stats().Transactions.Count()
-		time.Sleep(24 * time.Hour) // on the bubble's clock
+		time.Sleep(24 * time.Hour) // on the bubble's clock, which takes no time
 		if n := db.Stats().Transactions.Count() - before; n < 23 || n > 25 {
 			t.Errorf("%d transactions in a day", n)
 		}

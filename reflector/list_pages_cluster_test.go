@@ -28,7 +28,7 @@ func silence(t *testing.T, test func(t *testing.T, so kubesim.Options)) {
 // names and is at a later version. The old connections are lost before any request fails.
 func (f *fixture) replaced() func() {
 	return sync.OnceFunc(func() {
-		time.Sleep(time.Millisecond) // of the bubble: what was answered has come
+		time.Sleep(time.Millisecond) // on the bubble's clock, which takes no time: what was answered has come by then
 		if err := f.sim.Recreate(10); err != nil {
 			f.t.Error(err)
 		}
@@ -40,7 +40,7 @@ func (f *fixture) replaced() func() {
 		for i := range 10 {
 			f.put(fmt.Sprintf("cm%04d", i), 20_000, uint64(100+i))
 		}
-		time.Sleep(time.Millisecond) // of the bubble: the client has noticed
+		time.Sleep(time.Millisecond) // on the bubble's clock, which takes no time: the client has noticed by then
 	})
 }
 

@@ -2,9 +2,7 @@ package controllerruntime
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,9 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-
-	"github.com/kubewake/kubewake/informer"
 )
 
 // gadget is the Go type of the kind Widget.
@@ -54,47 +49,22 @@ func TestNamedKindWithoutALink(t *testing.T) {
 	if err := sim.Create(widget); err != nil {
 		t.Fatal(err)
 	}
-	f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{MaxStaleness: -1}}
-	for life := range 2 {
-		mgr, err := NewManager(sim.RESTConfig(), manager.Options{Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"}}, f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, end := started(t, mgr)
-		ctx, enough := context.WithTimeout(ctx, time.Minute)
+	twoLives(t, sim, manager.Options{Scheme: s}, func(ctx context.Context, mgr manager.Manager, life int) {
 		var widgets gadgetList
 		if err := mgr.GetClient().List(ctx, &widgets); err != nil || len(widgets.Items) != 1 {
 			t.Errorf("life %d: %d objects, %v", life, len(widgets.Items), err)
 		}
-		enough()
-		end()
-		if err := sim.RefuseConnections(true); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 }
 
 // TestHalfKindWithoutALink: a program may write half a kind into the object that it asks for an
 // informer with, or another version's. It is mapped without a link, too.
 func TestHalfKindWithoutALink(t *testing.T) {
 	for _, says := range []metav1.TypeMeta{{Kind: "ConfigMap"}, {APIVersion: "apps/v1", Kind: "ConfigMap"}} {
-		sim := shop(t, "a")
-		f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{MaxStaleness: -1}}
-		for life := range 2 {
-			mgr, err := NewManager(sim.RESTConfig(), manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}, f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, end := started(t, mgr)
-			ctx, enough := context.WithTimeout(ctx, time.Minute)
+		twoLives(t, shop(t, "a"), manager.Options{}, func(ctx context.Context, mgr manager.Manager, life int) {
 			if _, err := mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{TypeMeta: says}); err != nil {
 				t.Errorf("life %d: %v", life, err)
 			}
-			enough()
-			end()
-			if err := sim.RefuseConnections(true); err != nil {
-				t.Fatal(err)
-			}
-		}
+		})
 	}
 }

@@ -79,31 +79,38 @@ func TestManagerWithoutALink(t *testing.T) {
 	}
 }
 
-// TestNamespacesWithoutALink: the cache of several namespaces asks how the kind of a list is
-// mapped. That is known without a link, too.
-func TestNamespacesWithoutALink(t *testing.T) {
-	sim := shop(t, "a", "b")
+// twoLives has a manager use a file with a link, and another one without it. use is told the
+// life.
+func twoLives(t *testing.T, sim *kubesim.Server, o manager.Options, use func(ctx context.Context, mgr manager.Manager, life int)) {
+	t.Helper()
+	o.Metrics = metricsserver.Options{BindAddress: "0"}
 	f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{MaxStaleness: -1}}
 	for life := range 2 {
-		mgr, err := NewManager(sim.RESTConfig(), manager.Options{
-			Metrics: metricsserver.Options{BindAddress: "0"},
-			Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{"default": {}, "other": {}}},
-		}, f)
+		mgr, err := NewManager(sim.RESTConfig(), o, f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, end := started(t, mgr)
 		ctx, enough := context.WithTimeout(ctx, time.Minute)
-		var maps corev1.ConfigMapList
-		if err := mgr.GetClient().List(ctx, &maps); err != nil || len(maps.Items) != 2 {
-			t.Errorf("life %d: %d objects, %v", life, len(maps.Items), err)
-		}
+		use(ctx, mgr, life)
 		enough()
 		end()
 		if err := sim.RefuseConnections(true); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestNamespacesWithoutALink: the cache of several namespaces asks how the kind of a list is
+// mapped. That is known without a link, too.
+func TestNamespacesWithoutALink(t *testing.T) {
+	o := manager.Options{Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{"default": {}, "other": {}}}}
+	twoLives(t, shop(t, "a", "b"), o, func(ctx context.Context, mgr manager.Manager, life int) {
+		var maps corev1.ConfigMapList
+		if err := mgr.GetClient().List(ctx, &maps); err != nil || len(maps.Items) != 2 {
+			t.Errorf("life %d: %d objects, %v", life, len(maps.Items), err)
+		}
+	})
 }
 
 // TestEmptyKindWithoutALink: a kind is mapped without a link also if the file has no
@@ -122,14 +129,7 @@ func TestEmptyKindWithoutALink(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim := shop(t, "a")
-			f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{MaxStaleness: -1}}
-			for life := range 2 {
-				mgr, err := NewManager(sim.RESTConfig(), manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}, f)
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, end := started(t, mgr)
-				ctx, enough := context.WithTimeout(ctx, time.Minute)
+			twoLives(t, sim, manager.Options{}, func(ctx context.Context, mgr manager.Manager, life int) {
 				if err := mgr.GetCache().List(ctx, list); err != nil {
 					t.Errorf("life %d: %v", life, err)
 				}
@@ -141,12 +141,7 @@ func TestEmptyKindWithoutALink(t *testing.T) {
 						return mgr.GetCache().List(ctx, list) == nil && meta.LenList(list) == 0
 					})
 				}
-				enough()
-				end()
-				if err := sim.RefuseConnections(true); err != nil {
-					t.Fatal(err)
-				}
-			}
+			})
 		})
 	}
 }

@@ -274,3 +274,14 @@ func freePort() (int, error) {
 	}
 	return 0, fmt.Errorf("no free port: %w", err)
 }
+
+// FreeAddress returns an address of this machine without a listener. Its port stays free as
+// that of a stopped server does.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", port)
+}

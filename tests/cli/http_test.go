@@ -6,7 +6,6 @@ import (
 	"io"
 	stdlog "log"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/tests/apiserver"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 )
@@ -69,7 +69,7 @@ func TestServes(t *testing.T) {
 		if err := sim.RefuseConnections(life.offline); err != nil {
 			t.Fatal(err)
 		}
-		addr := freeAddress(t)
+		addr := apiserver.FreeAddress(t)
 		cmd := exec.Command(kubewake, "mirror", "pods", "-A", "--db", filepath.Join(dir, "f.db"), "--kubeconfig", kubeconfig, "--http", addr)
 		cmd.Env = append(os.Environ(), "HOME="+dir)
 		var log buffer
@@ -150,7 +150,7 @@ func TestQuietWake(t *testing.T) {
 	for life := range 2 {
 		sim.ResetRequests()
 		conns.Store(0)
-		addr := freeAddress(t)
+		addr := apiserver.FreeAddress(t)
 		cmd := exec.Command(kubewake, "mirror", "pods", "configmaps", "widgets", "-A", "--db", filepath.Join(dir, "f.db"), "--kubeconfig", kubeconfig, "--http", addr)
 		cmd.Env = append(os.Environ(), "HOME="+dir)
 		var log buffer
@@ -188,22 +188,6 @@ func TestQuietWake(t *testing.T) {
 			t.Errorf("a wake sent %v over %d connections and was sent %d bytes", sent, conns.Load(), bytes)
 		}
 	}
-}
-
-// freeAddress returns an address without a listener. Its port is below those that the
-// kernel gives to clients, so it stays free until the program has it.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	var err error
-	for range 100 {
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))); err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal(err)
-	return ""
 }
 
 // await asks until the answer is as expected.

@@ -16,6 +16,7 @@ import (
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/reflector"
+	"github.com/kubewake/kubewake/tests/apiserver"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -60,7 +61,7 @@ func status(t *testing.T, path string) string {
 // serving is a mirror of pods and config maps with --http, until the test ends.
 func serving(t *testing.T, path, kubeconfig string) (url string, log *buffer) {
 	t.Helper()
-	addr := freeAddress(t)
+	addr := apiserver.FreeAddress(t)
 	cmd := exec.Command(kubewake, "mirror", "pods", "configmaps", "-A", "--db", path, "--kubeconfig", kubeconfig, "--http", addr)
 	cmd.Env = append(os.Environ(), "HOME="+filepath.Dir(path))
 	log = &buffer{}

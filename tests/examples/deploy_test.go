@@ -245,7 +245,7 @@ func volumeFor(t *testing.T, m manifest) (dir string, user *syscall.SysProcAttr)
 func runContainer(t *testing.T, m manifest, kubeconfig, volume string, user *syscall.SysProcAttr) {
 	t.Helper()
 	c := m.pod.Spec.Containers[0]
-	addr, port := freeAddress(t), int32(0)
+	addr, port := apiserver.FreeAddress(t), int32(0)
 	args := append(slices.Clone(c.Command[1:]), c.Args...)
 	for i, arg := range args {
 		flag, value, _ := strings.Cut(arg, "=")

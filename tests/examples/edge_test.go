@@ -1,11 +1,8 @@
 package examples
 
 import (
-	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -13,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
 func setting(name, version string) *corev1.ConfigMap {
@@ -20,22 +19,6 @@ func setting(name, version string) *corev1.ConfigMap {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, Labels: map[string]string{"device": "d1"}},
 		Data:       map[string]string{"version": version},
 	}
-}
-
-// freeAddress returns an address without a listener. Its port is below those that the
-// kernel gives to clients, so it stays free between two lives.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	var err error
-	for range 100 {
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))); err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal(err)
-	return ""
 }
 
 // TestEdge: an agent lives three times: with a link, without one, and with one again. In
@@ -54,7 +37,7 @@ func TestEdge(t *testing.T) {
 	other := setting("other", "1")
 	other.Labels["device"] = "d2"
 	create(t, sim, other)
-	dir, addr := t.TempDir(), freeAddress(t)
+	dir, addr := t.TempDir(), apiserver.FreeAddress(t)
 	life := func() *program {
 		return start(t, dir, []string{"KUBECONFIG=" + kubeconfig}, built(t, "edge"), "-device", "d1", "-http", addr, "-oldest", "1h")
 	}

@@ -70,8 +70,8 @@ func (s *queues) work() {
 }
 
 // tell calls the handler. An entry that cannot be decoded is not told, except a delete, which
-// is told without its object. Its source is degraded and will be relisted. If the handler ends the goroutine, the call has failed,
-// and another goroutine takes its place.
+// is told without its object. Its source is degraded and will be relisted. If the handler
+// ends the goroutine, the call has failed, and another goroutine takes its place.
 func (s *queues) tell(dl *Delivery, attempt int) (err error) {
 	t := dl.t
 	e := Telling{Key: dl.q.key, Attempt: attempt, Initial: t.initial, Delivery: dl}
