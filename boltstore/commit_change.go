@@ -2,10 +2,12 @@ package boltstore
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/boltstore/codec"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 	"github.com/kubewake/kubewake/internal/objmeta"
@@ -127,14 +129,12 @@ func changeAt(typ cache.DeltaType, key string, obj any) *Change {
 	return c
 }
 
-// callKeyFunc returns a panic of the user's function as an error.
-func (s *Store) callKeyFunc(obj any) (key string, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("it panicked: %v", r)
-		}
-	}()
-	return s.keyFunc(obj)
+// callKeyFunc returns the failure of a key function of the program's own as an error.
+func (s *Store) callKeyFunc(obj any) (string, error) {
+	if s.metaKeys {
+		return contained("it", func() (string, error) { return s.keyFunc(obj) })
+	}
+	return containedApart("it", func() (string, error) { return s.keyFunc(obj) })
 }
 
 // encode is the other half of Prepare: index values and payload.
@@ -163,24 +163,43 @@ func (s *Store) encode(c *Change) error {
 	return nil
 }
 
-// callCodec encodes an object behind room for a record's head. It returns a panic of the
-// user's codec as an error.
-func (s *Store) callCodec(obj runtime.Object) (whole []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			whole, err = nil, fmt.Errorf("the codec panicked: %v", r)
-		}
-	}()
-	return s.codec.Append(format.ZeroHead[:], obj)
+// callCodec encodes an object behind room for a record's head.
+func (s *Store) callCodec(obj runtime.Object) ([]byte, error) {
+	return callCodec(s, func() ([]byte, error) { return s.codec.Append(format.ZeroHead[:], obj) })
 }
 
-// callDecode decodes a payload. It returns a panic of the user's codec as an error: a
-// program that panics at each start would never get past the object.
-func (s *Store) callDecode(payload []byte) (obj runtime.Object, err error) {
+// callDecode decodes a payload.
+func (s *Store) callDecode(payload []byte) (runtime.Object, error) {
+	return callCodec(s, func() (runtime.Object, error) { return s.codec.Decode(payload) })
+}
+
+// callCodec returns the failure of the program's codec as an error: a program that panics
+// at each start would never get past the object.
+func callCodec[T any](s *Store, fn func() (T, error)) (T, error) {
+	if s.codec.ID() < codec.IDCustom {
+		return contained("the codec", fn)
+	}
+	return containedApart("the codec", fn)
+}
+
+// contained returns a panic of fn as an error.
+func contained[T any](what string, fn func() (T, error)) (v T, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			obj, err = nil, fmt.Errorf("the codec panicked: %v", r)
+			err = fmt.Errorf("%s panicked: %v", what, r)
 		}
 	}()
-	return s.codec.Decode(payload)
+	return fn()
+}
+
+// containedApart is contained for a function of the program's own, which may also end its
+// goroutine. The caller's may be the committer's or the Reflector's, and goes on.
+func containedApart[T any](what string, fn func() (T, error)) (v T, err error) {
+	if !apart(func() {
+		debug.SetPanicOnFault(true) // of the file
+		v, err = contained(what, fn)
+	}) {
+		err = fmt.Errorf("%s has ended its goroutine (runtime.Goexit, t.FailNow)", what)
+	}
+	return v, err
 }

@@ -84,7 +84,7 @@ func (s *Store) sameButKind(c *Change, old *format.Record) (same bool) {
 		return false
 	}
 	err := faults.Contain(func() error {
-		obj, err := s.codec.Decode(old.Payload)
+		obj, err := s.callDecode(old.Payload)
 		if err != nil {
 			return err
 		}
@@ -93,8 +93,8 @@ func (s *Store) sameButKind(c *Change, old *format.Record) (same bool) {
 			return nil
 		}
 		obj.GetObjectKind().SetGroupVersionKind(kind)
-		payload, err := s.codec.Append(nil, obj)
-		same = bytes.Equal(payload, c.payload)
+		whole, err := s.callCodec(obj)
+		same = err == nil && bytes.Equal(whole[format.HeadRoom:], c.payload)
 		return err
 	})
 	return same && err == nil
