@@ -34,8 +34,10 @@ type answer struct {
 
 func (a *answer) Header() http.Header { return a.header }
 
+// WriteHeader implements http.ResponseWriter. Interim answers, such as 100 and 103, are left
+// out: the final one has the code.
 func (a *answer) WriteHeader(code int) {
-	if a.code == 0 {
+	if a.code == 0 && code >= http.StatusOK {
 		a.code = code
 	}
 }

@@ -211,9 +211,9 @@ type tee struct {
 // Header implements http.ResponseWriter.
 func (t *tee) Header() http.Header { return t.header }
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader implements http.ResponseWriter. As in an answer, interim ones are left out.
 func (t *tee) WriteHeader(code int) {
-	if t.code != 0 {
+	if t.code != 0 || code < http.StatusOK {
 		return
 	}
 	t.code = code
