@@ -84,7 +84,11 @@ func NewLink(cfg *rest.Config, o LinkOptions) (*Link, error) {
 	if l.bare, err = wiresOf(rest.AnonymousClientConfig(cfg)); err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: checked{l, l.own.any, true}}
+	client := &http.Client{
+		Transport: checked{l, l.own.any, true},
+		// A review has credentials, which are for this server only.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	if l.authn, err = authenticationclient.NewForConfigAndClient(cfg, client); err != nil {
 		return nil, err
 	}

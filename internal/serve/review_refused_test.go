@@ -55,3 +55,27 @@ func TestRefusedDiscovery(t *testing.T) {
 		t.Errorf("%d %s", a.code, a.body)
 	}
 }
+
+// TestRedirectedReview: a review, which has a caller's token and this process's credentials,
+// goes to no other address.
+func TestRedirectedReview(t *testing.T) {
+	got := make(chan string, 1)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case got <- r.Method + " " + r.Header.Get("Authorization"):
+		default:
+		}
+	}))
+	defer other.Close()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	link := linkTo(t, server, LinkOptions{})
+	if _, err := link.authenticate(t.Context(), "token-of-ann"); err == nil {
+		t.Error("the token is accepted")
+	}
+	if link.answers(t.Context()); len(got) > 0 {
+		t.Error("another address got", <-got)
+	}
+}
