@@ -17,6 +17,7 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -32,6 +33,7 @@ type cluster struct {
 	got     []received // but reviews
 	reviews int
 	down    bool
+	expired bool               // this process's credentials get 401
 	vain    int                // requests while it was down
 	waits   func()             // is called by these
 	hangs   func(token string) // is called by reviews of tokens
@@ -91,6 +93,12 @@ func (c *cluster) setDown(down bool) {
 	}
 }
 
+func (c *cluster) setExpired(expired bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expired = expired
+}
+
 // becomes puts another cluster at the same address.
 func (c *cluster) becomes(uid string) {
 	c.mu.Lock()
@@ -124,7 +132,7 @@ func (c *cluster) counts() (passed, reviews int) {
 // ServeHTTP implements http.Handler.
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
-	down, may := c.down, c.may
+	down, may, refused := c.down, c.may, c.expired && bearer(r) == ownToken
 	user, known := c.tokens[bearer(r)]
 	c.mu.Unlock()
 	if down {
@@ -136,6 +144,10 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			waits()
 		}
 		panic(http.ErrAbortHandler)
+	}
+	if refused {
+		kubeapi.WriteStatus(w, apierrors.NewUnauthorized("Unauthorized"))
+		return
 	}
 	if r.URL.Path == "/api/v1/namespaces/kube-system" {
 		c.mu.Lock()

@@ -40,8 +40,9 @@ type LinkOptions struct {
 // Link leads to the real server. As an http.Handler it passes requests on.
 type Link struct {
 	to      *url.URL
-	own     wires // with this process's credentials
-	bare    wires // without any
+	own     wires  // with this process's credentials
+	bare    wires  // without any
+	as      string // whom this process impersonates, "" for nobody
 	proxy   *httputil.ReverseProxy
 	reviews *reviews
 	cluster identity
@@ -59,7 +60,7 @@ func NewLink(cfg *rest.Config, o LinkOptions) (*Link, error) {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0 // watches and streams last
-	l := &Link{reviews: newReviews(o.Clock, o.Offline), cluster: identity{file: o.Clusters, lead: map[string]bool{}}}
+	l := &Link{as: cfg.Impersonate.UserName, reviews: newReviews(o.Clock, o.Offline), cluster: identity{file: o.Clusters, lead: map[string]bool{}}}
 	if o.Clusters == nil {
 		l.cluster.file = func(context.Context) []string { return nil }
 	}

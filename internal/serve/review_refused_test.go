@@ -1,12 +1,14 @@
 package serve
 
 import (
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,6 +38,36 @@ func TestRefusedReview(t *testing.T) {
 	if err == nil || err.ErrStatus.Code != 500 || !strings.HasSuffix(err.Error(), "the server does not review the token: Forbidden") {
 		t.Error(err)
 	}
+}
+
+// TestOwnCredentialsRefused: a server that refuses this process's credentials is not one that
+// cannot be asked. What it has allowed is used for a minute, and then no more.
+func TestOwnCredentialsRefused(t *testing.T) {
+	c := newCluster(t)
+	clock := fakeClock()
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Clock: clock, Offline: time.Hour})})
+	ours := newAuthority(t)
+	r := s.remote(ours)
+	bob, anybody := r.client(ours, pkix.Name{CommonName: "bob"}), r.client(nil, pkix.Name{})
+	look := func(bobs, anns int) {
+		t.Helper()
+		if a := get(t, bob, r.addr+maps); a.code != bobs {
+			t.Errorf("bob: %d %s", a.code, a.body)
+		}
+		if a := get(t, anybody, r.addr+maps, "Authorization", "Bearer token-of-ann"); a.code != anns {
+			t.Errorf("ann: %d %s", a.code, a.body)
+		}
+	}
+	look(200, 200)
+	c.setExpired(true)
+	look(200, 200)
+	clock.Step(yesFor)
+	look(403, 500)
+	if a := s.get(maps); a.code != 200 {
+		t.Errorf("this user: %d %s", a.code, a.body)
+	}
+	c.setExpired(false)
+	look(200, 200)
 }
 
 // TestRefusedDiscovery: if the server no longer accepts this process's credentials, this

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -62,6 +63,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		refuse(w, "a caller with a client certificate is impersonated, and cannot impersonate somebody else (Impersonate- headers)")
 	case asSomebody && s.link == nil:
 		refuse(w, "there is no link to the server, which would say what others may do (Impersonate- headers)")
+	case asSomebody && c.same && s.link.as != "": // a header of the caller's would win over it
+		refuse(w, fmt.Sprintf("this process itself impersonates %q (--as), so its callers cannot impersonate somebody else (Impersonate- headers)", s.link.as))
 	case isSchema(r.URL.Path) && reads && !asSomebody && s.schemas != nil:
 		s.schema(w, r, c)
 	case r.URL.Path == selfReviewPath && r.Method == http.MethodPost && !asSomebody:
