@@ -32,8 +32,9 @@ const (
 	noFor  = 5 * time.Second
 	// patience is how long a review may take.
 	patience = 5 * time.Second
-	// authenticated is the group that an API server adds to those of a certificate.
-	authenticated = "system:authenticated"
+	// authenticated is the group that an API server adds to those of a certificate, unless the
+	// certificate names the user or the group of callers that it does not know.
+	authenticated, unauthenticated, anonymous = "system:authenticated", "system:unauthenticated", "system:anonymous"
 )
 
 // reviews keeps the server's answers.
@@ -232,7 +233,8 @@ func (l *Link) mayGet(r *http.Request, c *caller) bool {
 // asking begins a question about a caller.
 func (l *Link) asking(c *caller) authorizationv1.SubjectAccessReviewSpec {
 	groups := c.user.Groups
-	if c.token == "" && !slices.Contains(groups, authenticated) {
+	nobody := c.user.Username == anonymous || slices.Contains(groups, unauthenticated) // as a certificate may say
+	if c.token == "" && !nobody && !slices.Contains(groups, authenticated) {
 		groups = append(slices.Clip(groups), authenticated)
 	}
 	spec := authorizationv1.SubjectAccessReviewSpec{User: c.user.Username, Groups: groups, UID: c.user.UID}
