@@ -30,25 +30,25 @@ var DefaultLimits = Limits{
 	Send: 30 * time.Second, Take: 5 * time.Minute, Stall: 5 * time.Minute,
 }
 
+// refusalTake is how long a client has to take a refusal.
+const refusalTake = 5 * time.Second
+
 // limited bounds the number of requests that next has at a time, and the size and time of
 // each.
 type limited struct {
 	Limits
 	short, long chan struct{}
-	next        http.Handler
+	refused     chan struct{} // in HTTP/2, and not taken yet
+	next        func(http.ResponseWriter, *http.Request) *apierrors.StatusError
 }
 
-func newLimited(l Limits, next http.Handler) *limited {
-	return &limited{l, make(chan struct{}, l.Requests), make(chan struct{}, l.Watches), next}
+// newLimited returns a handler. next answers a request, or returns a refusal.
+func newLimited(l Limits, next func(http.ResponseWriter, *http.Request) *apierrors.StatusError) *limited {
+	return &limited{l, make(chan struct{}, l.Requests), make(chan struct{}, l.Watches), make(chan struct{}, l.Requests), next}
 }
 
 // ServeHTTP implements http.Handler.
 func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	long := isLong(r)
-	places := l.short
-	if long {
-		places = l.long
-	}
 	// The next calls fail only on a connection that is gone.
 	c := http.NewResponseController(w)
 	if r.ContentLength != 0 {
@@ -57,12 +57,23 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = c.SetReadDeadline(time.Now().Add(l.Send))
 		r.Body = http.MaxBytesReader(w, r.Body, l.Body)
 	}
+	if refusal := l.answer(w, r, c); refusal != nil {
+		l.refuse(w, r, c, refusal)
+	}
+}
+
+// answer answers a request that has a place, or returns a refusal.
+func (l *limited) answer(w http.ResponseWriter, r *http.Request, c *http.ResponseController) *apierrors.StatusError {
+	long := isLong(r)
+	places := l.short
+	if long {
+		places = l.long
+	}
 	select {
 	case places <- struct{}{}:
 		defer func() { <-places }()
 	default:
-		kubeapi.WriteStatus(w, apierrors.NewTooManyRequests("there are too many requests under way, please try again later", 1))
-		return
+		return apierrors.NewTooManyRequests("there are too many requests under way, please try again later", 1)
 	}
 	if long {
 		_ = c.SetWriteDeadline(time.Time{})
@@ -73,7 +84,30 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		_ = c.SetWriteDeadline(time.Now().Add(l.Take))
 	}
-	l.next.ServeHTTP(w, r)
+	refusal := l.next(w, r)
+	if refusal == nil && r.ProtoMajor > 1 {
+		// The rest of the answer would wait in memory for the client, without a place.
+		_ = http.NewResponseController(w).Flush() // it fails if the client left
+	}
+	return refusal
+}
+
+// refuse answers a request that gets no further. Its client may be a stranger who takes no
+// answer: in HTTP/2 these would be in memory, as many as the client sends requests.
+func (l *limited) refuse(w http.ResponseWriter, r *http.Request, c *http.ResponseController, refusal *apierrors.StatusError) {
+	if r.ProtoMajor == 1 {
+		kubeapi.WriteStatus(w, refusal) // after the request's body, which may be slow
+		return
+	}
+	select {
+	case l.refused <- struct{}{}:
+		defer func() { <-l.refused }()
+	default:
+		panic(http.ErrAbortHandler)
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(refusalTake))
+	kubeapi.WriteStatus(w, refusal)
+	_ = c.Flush() // it fails if the client left
 }
 
 // onward passes requests on to the server. Those that wait for it leave room for those that

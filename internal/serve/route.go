@@ -20,9 +20,9 @@ type File interface {
 	ServeFile(w http.ResponseWriter, r *http.Request, otherwise http.Handler)
 }
 
-// enter lets a caller in.
-func (s *Server) enter(g gate) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// enter lets a caller in, or returns a refusal.
+func (s *Server) enter(g gate) func(http.ResponseWriter, *http.Request) *apierrors.StatusError {
+	return func(w http.ResponseWriter, r *http.Request) *apierrors.StatusError {
 		takeToken(r)
 		if isLong(r) {
 			ctx, end := context.WithCancel(r.Context())
@@ -36,12 +36,12 @@ func (s *Server) enter(g gate) http.Handler {
 			if err.ErrStatus.Code == http.StatusUnauthorized {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 			}
-			kubeapi.WriteStatus(w, err)
-			return
+			return err
 		}
 		c.gate = g
 		s.route(w, withCaller(r, c))
-	})
+		return nil
+	}
 }
 
 // breakOff breaks the connection off if the caller has left or the server closes: the caller
