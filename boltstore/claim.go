@@ -8,10 +8,7 @@ import (
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/codec"
@@ -131,114 +128,26 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 	return s, nil
 }
 
-// kindOf is the kind of a source's objects, empty if it is not known yet. The group and the
-// version are the source's: an example may state none, or others, which client-go ignores.
-func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
-	gv := schema.GroupVersion{Group: src.Group, Version: src.Version}
-	if gvks, _, err := scheme.Scheme.ObjectKinds(example); err == nil && src.Form == FormTyped {
-		for _, gvk := range gvks {
-			if gvk.GroupVersion() == gv {
-				return gvk
-			}
-		}
-	}
-	if kind := shownKind(example).Kind; kind != "" {
-		return gv.WithKind(kind)
-	}
-	if src.Form != FormTyped {
-		for kind := range scheme.Scheme.KnownTypes(gv) {
-			if plural, _ := meta.UnsafeGuessKindToResource(gv.WithKind(kind)); plural.Resource == src.Resource {
-				return gv.WithKind(kind)
-			}
-		}
-		return schema.GroupVersionKind{}
-	}
-	t := reflect.TypeOf(example)
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return gv.WithKind(t.Name())
-}
-
-// shownKind is the kind that an object states, empty if it states none.
-func shownKind(obj runtime.Object) (gvk schema.GroupVersionKind) {
-	if k := obj.GetObjectKind(); !objmeta.IsNil(k) {
-		gvk = k.GroupVersionKind()
-	}
-	return gvk
-}
-
-// ShowsKind notes the kind of an object of the server's, before a transform changes it,
-// unless the claim gives the source's. A custom resource that is defined again may have
-// another kind. The next commit writes it.
-func (s *Claimed) ShowsKind(obj any) { s.showsKind(obj) }
-
-func (s *Store) showsKind(obj any) {
-	ro, ok := obj.(runtime.Object)
-	if s.kind.Kind != "" || !ok || objmeta.IsNil(ro) {
-		return
-	}
-	if gvk, old := shownKind(ro), s.shown.Load(); gvk.Kind != "" && (old == nil || gvk != *old) {
-		s.shown.Store(&schema.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind})
-	}
-}
-
-// setKind notes the kind, as far as it is known.
-func (s *Store) setKind(m *sourceMeta) {
-	kind := s.kind
-	if shown := s.shown.Load(); shown != nil {
-		kind = *shown
-	}
-	if kind.Kind != "" {
-		m.APIVersion, m.Kind = kind.GroupVersion().String(), kind.Kind
-	}
-}
-
 // load reads the source's meta, or makes it, and removes what a crash left.
 func (s *Store) load() error {
-	found, done := false, false
-	err := s.db.h.view(func(tx *bolt.Tx) error {
-		src, ok := s.db.h.source(tx, s.id)
-		if !ok {
-			return nil
-		}
-		m, err := src.meta()
-		if err == nil && m.Source != s.source {
-			err = fmt.Errorf("%w: %s is where %s should be", ErrDamaged, m.Source, s.source)
-		}
-		if err == nil {
-			_, err = src.served(m)
-		}
-		if err != nil {
-			return err
-		}
-		if err := s.packs.Load(src.dictionaries); err != nil {
-			return err
-		}
-		m.markNow(s.db.opts.Clock.Now().UnixNano())
-		m.NamesLost = m.NamesLost || s.db.judged.lost
-		s.setMeta(m)
-		found, done = true, !src.leftovers(m) && !src.oldDicts(m) && !src.staleOwn(m) && !src.anyAbove(m)
-		return nil
-	})
+	found, tidy, err := s.find()
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
 		s.db.log().Error(err, "The description of a source in the file is damaged; the source is set aside and will be listed", "source", s.source.String(), "file", s.db.path)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
 			if _, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.collecting().asideTime()); err != nil {
 				return err
 			}
-			return s.create(tx, false, true)
+			return s.create(tx, true)
 		}, nil)
-		done = true
-	}
-	if err == nil && !done {
+	} else if err == nil && !tidy {
 		err = s.db.h.update(func(tx *bolt.Tx) error {
-			if !found {
-				if err := s.db.h.sourcesListed(tx); err != nil {
-					return err
-				}
+			if found {
+				return s.tidy(tx)
 			}
-			return s.create(tx, found, false)
+			if err := s.db.h.sourcesListed(tx); err != nil {
+				return err
+			}
+			return s.create(tx, false)
 		}, nil)
 	}
 	if err != nil {
@@ -259,32 +168,72 @@ func (s *Store) load() error {
 	return nil
 }
 
-// create makes the source's bucket. If the bucket was found, it removes what a relist
-// left in it. namesLost is meta's NamesLost of a new source, which the file's header can
-// set, too.
-func (s *Store) create(tx *bolt.Tx, found, namesLost bool) error {
-	sources, err := layout.Create(tx, layout.BucketSources)
+// find reads the source's meta, if the file has the source. tidy says that no crash left
+// anything to remove.
+func (s *Store) find() (found, tidy bool, err error) {
+	err = s.db.h.view(func(tx *bolt.Tx) error {
+		src, ok := s.db.h.source(tx, s.id)
+		if !ok {
+			return nil
+		}
+		m, err := src.meta()
+		if err == nil && m.Source != s.source {
+			err = fmt.Errorf("%w: %s is where %s should be", ErrDamaged, m.Source, s.source)
+		}
+		if err == nil {
+			_, err = src.served(m)
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.packs.Load(src.dictionaries); err != nil {
+			return err
+		}
+		m.markNow(s.db.opts.Clock.Now().UnixNano())
+		m.NamesLost = m.NamesLost || s.db.judged.lost
+		s.setMeta(m)
+		found, tidy = true, !src.leftovers(m) && !src.oldDicts(m) && !src.staleOwn(m) && !src.anyAbove(m)
+		return nil
+	})
+	return found, tidy, err
+}
+
+// create makes the source. namesLost is meta's NamesLost, which the file's header can set,
+// too.
+func (s *Store) create(tx *bolt.Tx, namesLost bool) error {
+	src, err := s.makeBucket(tx)
 	if err != nil {
 		return err
+	}
+	s.packs.Reset()
+	m := (&sourceMeta{Source: s.source, TypeHash: s.typeHash}).clone()
+	s.setKind(m)
+	m.NamesLost = namesLost || fileNamesLost(tx)
+	m.NoPlain = !m.NamesLost // otherwise the source may be one that was lost
+	m.claimedNow(s.db.device)
+	s.setMeta(m)
+	return src.putMeta(m)
+}
+
+// makeBucket returns the source's bucket, which it makes if there is none.
+func (s *Store) makeBucket(tx *bolt.Tx) (sourceTx, error) {
+	sources, err := layout.Create(tx, layout.BucketSources)
+	if err != nil {
+		return sourceTx{}, err
 	}
 	name, err := layout.SourceName(s.db.h.seal, s.id)
 	if err != nil {
-		return err
+		return sourceTx{}, err
 	}
 	b, err := layout.Create(sources, name)
+	return sourceIn(b, s.id, s.db.h.seal), err
+}
+
+// tidy removes what an interrupted relist or a crash left in the source's bucket.
+func (s *Store) tidy(tx *bolt.Tx) error {
+	src, err := s.makeBucket(tx)
 	if err != nil {
 		return err
-	}
-	src := sourceIn(b, s.id, s.db.h.seal)
-	if !found {
-		s.packs.Reset()
-		m := (&sourceMeta{Source: s.source, TypeHash: s.typeHash}).clone()
-		s.setKind(m)
-		m.NamesLost = namesLost || fileNamesLost(tx)
-		m.NoPlain = !m.NamesLost // otherwise the source may be one that was lost
-		m.claimedNow(s.db.device)
-		s.setMeta(m)
-		return src.putMeta(m)
 	}
 	m := s.metaNow()
 	if err := src.DropGensExcept(src.keepGens(m)...); err != nil {
