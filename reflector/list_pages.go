@@ -164,28 +164,11 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		kept, rawErr := raw.result()
 		if err == nil && rawErr == nil {
 			l.measured(raw, size, meta.LenList(list)+len(kept))
-			if err = l.isList(list, kept); err == nil {
-				err = l.settle(ctx, list)
-			}
-			if err == nil {
-				err = l.same(ctx, retried)
-			}
+			err = l.check(ctx, list, kept, retried)
 		}
 		switch {
-		case errors.Is(err, errTooLarge) && ctx.Err() == nil:
-			l.s.log.V(1).Info("A page is too large", "source", l.s.store.Source().String(), "objects", l.size.limit)
-			l.size.limit = max(l.size.limit/tooLarge, 1)
-			l.s.facts.pageSize = l.size.limit
-			retried = true // its connection is lost
-			continue
-		case errors.Is(rawErr, errInFull), errors.Is(rawErr, errNoMetadata):
-			l.s.log.V(1).Info("Objects are listed in full", "source", l.s.store.Source().String(), "reason", rawErr.Error())
-			l.inFull = true
-			l.s.facts.noMetadata = l.s.facts.noMetadata || errors.Is(rawErr, errNoMetadata)
-			continue
-		case errors.Is(rawErr, wire.ErrForm):
-			l.s.log.V(1).Info("Pages are left to the client", "source", l.s.store.Source().String(), "reason", rawErr.Error())
-			l.s.facts.notRaw = true
+		case l.adapt(ctx, err, rawErr):
+			retried = retried || errors.Is(err, errTooLarge) // its connection is lost
 			continue
 		case rawErr != nil:
 			return p, rawErr
@@ -224,6 +207,42 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		}
 		since = since.Add(waited)
 	}
+}
+
+// check fails if the answer is no list, or may come from another cluster. At the last page
+// it also asks how far the watch must go.
+func (l *lister) check(ctx context.Context, list runtime.Object, kept []listing.Object, retried bool) error {
+	if err := l.isList(list, kept); err != nil {
+		return err
+	}
+	if err := l.settle(ctx, list); err != nil {
+		return err
+	}
+	return l.same(ctx, retried)
+}
+
+// adapt changes how pages are asked for, if the error of the answer (err) or of reading it
+// raw (rawErr) calls for that. It says whether the page is to be asked for again at once.
+func (l *lister) adapt(ctx context.Context, err, rawErr error) bool {
+	log := func(text string, more ...any) {
+		l.s.log.V(1).Info(text, append([]any{"source", l.s.store.Source().String()}, more...)...)
+	}
+	switch {
+	case errors.Is(err, errTooLarge) && ctx.Err() == nil:
+		log("A page is too large", "objects", l.size.limit)
+		l.size.limit = max(l.size.limit/tooLarge, 1)
+		l.s.facts.pageSize = l.size.limit
+	case errors.Is(rawErr, errInFull), errors.Is(rawErr, errNoMetadata):
+		log("Objects are listed in full", "reason", rawErr.Error())
+		l.inFull = true
+		l.s.facts.noMetadata = l.s.facts.noMetadata || errors.Is(rawErr, errNoMetadata)
+	case errors.Is(rawErr, wire.ErrForm):
+		log("Pages are left to the client", "reason", rawErr.Error())
+		l.s.facts.notRaw = true
+	default:
+		return false
+	}
+	return true
 }
 
 // pause waits before a page is tried again. Other relists may run during that time. pause
