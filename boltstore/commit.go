@@ -111,6 +111,7 @@ func (c *committer) round(take scope) (size int, worked, more bool) {
 	return size, true, !kept && more
 }
 
+// waiter is a direct write, and the work that commits it.
 type waiter struct {
 	w *work
 	d *direct
@@ -146,17 +147,12 @@ func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bo
 		if p != nil {
 			left = max(share/2, 1)
 		}
-		for left > 0 { // those that wait share the commit
-			d := s.take()
-			if d == nil {
-				break
-			}
-			w := &work{s: s, b: d.b}
-			works, waiters = append(works, w), append(waiters, waiter{w, d})
-			share, left = share-d.b.memory(), left-d.b.memory()
-			room -= d.b.memory()
+		writes, size := s.takeWrites(left)
+		for _, w := range writes {
+			works, waiters = append(works, w.w), append(waiters, w)
 		}
-		more = more || left <= 0
+		share, room = share-size, room-size
+		more = more || size >= left
 		if retried[s] || c.ending != nil && c.ending[s] >= lastBytes {
 			continue
 		}
@@ -180,6 +176,20 @@ func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bo
 		}
 	}
 	return works, waiters, more
+}
+
+// takeWrites takes the direct writes that wait, up to max bytes of them and one that
+// exceeds max. They share a commit.
+func (s *Store) takeWrites(max int) (writes []waiter, size int) {
+	for size < max {
+		d := s.take()
+		if d == nil {
+			break
+		}
+		writes = append(writes, waiter{&work{s: s, b: d.b}, d})
+		size += d.b.memory()
+	}
+	return writes, size
 }
 
 // bookmarkDue says whether a bookmark may be committed on its own.

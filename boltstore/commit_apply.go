@@ -46,23 +46,7 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 			return err
 		}
 	}
-	if w.b.ResourceVersion != "" && !own { // an own write is no resume point
-		w.meta.ResourceVersion = w.b.ResourceVersion
-	}
-	if w.b.replaces && !own && !w.s.expectsProducer() { // nothing else is there
-		w.meta.TypeHash, w.meta.Transform = w.s.typeHash, w.s.transformVersion()
-	}
-	if !w.b.Confirmed.IsZero() {
-		w.meta.Confirmed, w.meta.ConfirmedBy = w.b.at, w.b.by
-	}
-	w.meta.FormDoubted, w.meta.MetadataSize = w.s.formDoubted.Load(), w.s.metadataSize.Load()
-	w.meta.NoPlain = w.meta.NoPlain && w.s.noPlain.Load()
-	w.s.setKind(w.meta)
-	w.meta.Stands = w.meta.Stands || w.s.stands.Load()
-	if w.s.claimDue() {
-		w.meta.claimedNow(w.s.db.device)
-	}
-	w.meta.Told = max(w.meta.Told, min(w.s.told.Load(), w.meta.Seq)) // the told mark, see SetTold
+	w.stamp(own)
 	if !w.b.unjournaled {
 		if err := a.journal(); err != nil {
 			return err
@@ -79,6 +63,29 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 		}
 	}
 	return src.putMeta(w.meta)
+}
+
+// stamp notes in meta what the batch says about the source, and what has been noted since
+// the last commit. own says that the changes are own writes.
+func (w *work) stamp(own bool) {
+	s, m := w.s, w.meta
+	if w.b.ResourceVersion != "" && !own { // an own write is no resume point
+		m.ResourceVersion = w.b.ResourceVersion
+	}
+	if w.b.replaces && !own && !s.expectsProducer() { // nothing else is there
+		m.TypeHash, m.Transform = s.typeHash, s.transformVersion()
+	}
+	if !w.b.Confirmed.IsZero() {
+		m.Confirmed, m.ConfirmedBy = w.b.at, w.b.by
+	}
+	m.FormDoubted, m.MetadataSize = s.formDoubted.Load(), s.metadataSize.Load()
+	m.NoPlain = m.NoPlain && s.noPlain.Load()
+	s.setKind(m)
+	m.Stands = m.Stands || s.stands.Load()
+	if s.claimDue() {
+		m.claimedNow(s.db.device)
+	}
+	m.Told = max(m.Told, min(s.told.Load(), m.Seq)) // the told mark, see SetTold
 }
 
 // generation makes sure that there is a generation to store changes in. Own writes before

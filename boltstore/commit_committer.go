@@ -174,71 +174,33 @@ func (c *committer) settled() {
 	defer c.busy.Unlock()
 }
 
+// run commits what comes, until r is told to quit. Then it commits once all that is pending.
 func (c *committer) run(r *running) {
 	defer close(r.ended)
 	clk := c.db.opts.Clock
 	flush := clk.NewTimer(c.db.opts.FlushInterval)
 	defer flush.Stop()
-	// from is when the window until the next commit began. It lies before the end of the
+	// opened is when the window until the next commit began. It lies before the end of the
 	// last commit, so a change that came during that commit waits about one window. After
 	// a large commit it is the end of that commit.
-	var from time.Time
-	var again <-chan struct{} // closed if the last commit has left more, of which it took rest
-	var rest scope
-	for final := false; !final; {
-		var retry <-chan time.Time
-		if d := c.retryIn(); d > 0 {
-			retry = clk.After(d)
-		}
-		take := scopeChanges
-		select {
-		case <-again:
-		case <-c.wake:
-			if left := c.db.opts.Window - clk.Since(from); left > 0 && again == nil {
-				select {
-				case <-clk.After(left):
-				case <-retry:
-				case <-c.urgent:
-				case <-c.flush:
-					take = scopeAll
-				case <-r.quit:
-				}
-			}
-		case <-retry:
-		case <-c.flush:
-			take = scopeAll
-		case <-flush.C():
-			take = scopeDue
-		case <-r.quit:
-			take, final = scopeAll, true
-			c.ending = map[*Store]int{}
-		}
-		select {
-		case <-flush.C(): // this commit writes everything that is due
-			take = max(take, scopeDue)
-		default:
-		}
-		for _, taken := range []chan struct{}{c.wake, c.urgent} { // the changes that they announced are taken now
-			select {
-			case <-taken:
-			default:
-			}
-		}
-		if again != nil {
+	var opened time.Time
+	var take scope
+	for final, more := false, false; !final; { // more: the last commit has left some of what it was to take
+		rest := take
+		if take, final = c.await(r, flush.C(), opened, more); more {
 			take = max(take, rest)
 		}
 		began := clk.Now()
-		size, worked, more := c.round(take)
+		var size int
+		var worked bool
+		size, worked, more = c.round(take)
 		for final && more {
 			_, _, more = c.round(take)
 		}
-		if again, rest = nil, take; more {
-			again = closedChan
-		}
 		if worked {
 			now := clk.Now()
-			if from = now; size < largeCommit {
-				from = began.Add(-min(now.Sub(began), c.db.opts.Window/2, maxLead))
+			if opened = now; size < largeCommit {
+				opened = began.Add(-min(now.Sub(began), c.db.opts.Window/2, maxLead))
 			}
 			c.db.keeper.committed(now)
 			c.db.lookAfterCommit(now)
@@ -254,6 +216,57 @@ func (c *committer) run(r *running) {
 	c.failDirect(ErrClosed)
 }
 
+// await returns once a commit is due, and says how much that takes. It waits for the end of
+// the window that began at opened, unless the last commit has left more. final says that
+// the goroutine is to end.
+func (c *committer) await(r *running, flush <-chan time.Time, opened time.Time, more bool) (take scope, final bool) {
+	clk := c.db.opts.Clock
+	var retry <-chan time.Time
+	if d := c.retryIn(); d > 0 {
+		retry = clk.After(d)
+	}
+	var again <-chan struct{}
+	if more {
+		again = closedChan
+	}
+	select {
+	case <-again:
+	case <-c.wake:
+		if left := c.db.opts.Window - clk.Since(opened); left > 0 && !more {
+			select {
+			case <-clk.After(left):
+			case <-retry:
+			case <-c.urgent:
+			case <-c.flush:
+				take = scopeAll
+			case <-r.quit:
+			}
+		}
+	case <-retry:
+	case <-c.flush:
+		take = scopeAll
+	case <-flush:
+		take = scopeDue
+	case <-r.quit:
+		take, final = scopeAll, true
+		c.ending = map[*Store]int{}
+	}
+	select {
+	case <-flush: // this commit writes everything that is due
+		take = max(take, scopeDue)
+	default:
+	}
+	for _, taken := range []chan struct{}{c.wake, c.urgent} { // the changes that they announced are taken now
+		select {
+		case <-taken:
+		default:
+		}
+	}
+	return take, final
+}
+
+// retryIn is how long the committer waits before it tries again what failed. It is 0 if
+// nothing did.
 func (c *committer) retryIn() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

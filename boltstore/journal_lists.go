@@ -133,8 +133,15 @@ func (t sourceTx) seqAt(m *sourceMeta, version string, first bool) (seq uint64, 
 	} else if kept > from+1 {
 		lo = kept - 1
 	}
-	trimmed := lo
-	for hi := end; lo < hi; {
+	seq, ok, err = t.lastUpTo(version, lo, end)
+	return seq, ok && (seq > lo || lo == from), err
+}
+
+// lastUpTo returns the last seq after lo and up to hi whose entry is not newer than version,
+// lo if there is none. The entries must be in the order of their versions. ok is false if
+// the journal lacks one of them.
+func (t sourceTx) lastUpTo(version string, lo, hi uint64) (seq uint64, ok bool, err error) {
+	for lo < hi {
 		mid := lo + (hi-lo+1)/2
 		begin, drafts, err := t.blockAt(mid)
 		if err != nil || drafts == nil {
@@ -156,7 +163,7 @@ func (t sourceTx) seqAt(m *sourceMeta, version string, first bool) (seq uint64, 
 			lo, hi = at, at
 		}
 	}
-	return lo, lo > trimmed || trimmed == from, nil
+	return lo, true, nil
 }
 
 // versionOf is the resourceVersion of a record, "" if it cannot be read.

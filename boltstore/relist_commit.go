@@ -130,29 +130,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		if m, err = r.finish(src, resourceVersion); err != nil {
 			return err
 		}
-		r.listedAt(m, resourceVersion)
-		m.markList(r.s.metaNow(), resourceVersion, r.first || r.all || r.o.NewTimeline || m.remark, r.s.db.opts.Clock.Now().UnixNano())
-		m.ResourceVersion, m.ServedForm = resourceVersion, r.o.ServedForm
-		if m.NewestPage = ""; versions.Newer(r.newest, resourceVersion) {
-			m.NewestPage = r.newest
-		}
-		m.confirm(r.s.db.device, confirmed)
-		if r.Compared() {
-			m.readNow(r.s.db.device)
-		}
-		switch live := r.s.metaNow(); {
-		case r.all && !r.first:
-			m.Formed, m.Reformed = live.Seq+1, m.Seq+1
-		case m.Reformed > 0 && live.Noted.unstored() > 0: // notes have objects of another form
-			m.Reformed = m.Seq + 1
-		}
-		m.TypeHash, m.Transform = r.s.typeHash, r.s.transformVersion()
-		r.s.setKind(m)
-		if r.o.NewTimeline {
-			m.Timeline++
-		}
-		m.Restored = m.Restored && !r.first && !r.o.NewTimeline
-		r.noteServer(m)
+		r.stamp(m, resourceVersion, confirmed)
 		return src.putMeta(m)
 	}, func() {
 		r.landed = true
@@ -165,6 +143,35 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 			r.s.handlersChanged()
 		}
 	}))
+}
+
+// stamp notes in meta that the source was listed, and how: as of resourceVersion, in which
+// form, by which server.
+func (r *Relist) stamp(m *sourceMeta, resourceVersion string, confirmed time.Time) {
+	r.listedAt(m, resourceVersion)
+	live := r.s.metaNow()
+	m.markList(live, resourceVersion, r.first || r.all || r.o.NewTimeline || m.remark, r.s.db.opts.Clock.Now().UnixNano())
+	m.ResourceVersion, m.ServedForm = resourceVersion, r.o.ServedForm
+	if m.NewestPage = ""; versions.Newer(r.newest, resourceVersion) {
+		m.NewestPage = r.newest
+	}
+	m.confirm(r.s.db.device, confirmed)
+	if r.Compared() {
+		m.readNow(r.s.db.device)
+	}
+	switch {
+	case r.all && !r.first:
+		m.Formed, m.Reformed = live.Seq+1, m.Seq+1
+	case m.Reformed > 0 && live.Noted.unstored() > 0: // notes have objects of another form
+		m.Reformed = m.Seq + 1
+	}
+	m.TypeHash, m.Transform = r.s.typeHash, r.s.transformVersion()
+	r.s.setKind(m)
+	if r.o.NewTimeline {
+		m.Timeline++
+	}
+	m.Restored = m.Restored && !r.first && !r.o.NewTimeline
+	r.noteServer(m)
 }
 
 // allThere returns ErrAbandoned if there is damage that the relist does not know of.

@@ -3,6 +3,7 @@ package boltstore
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -191,4 +192,98 @@ func (s *Store) lacksRecords() (lacks bool, err error) {
 		err = fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
 	}
 	return lacks, err
+}
+
+// compare looks up each item in the file. It removes the change of an item that is the
+// same there.
+func (r *Relist) compare(items []listedItem) error {
+	maybe, err := r.compareVersions(items)
+	if err != nil {
+		return err
+	}
+	for _, m := range maybe {
+		it := &items[m.i]
+		if it.err != nil {
+			continue
+		}
+		if err := r.s.encode(it.c); err != nil {
+			continue // r.encode meets the error again and reports it
+		}
+		if m.old.Payload, err = r.s.packing().plain(m.old, nil); err != nil {
+			continue
+		}
+		if sameContent(it.c, m.old, r.s.codec.ID()) || !r.all && r.s.sameButKind(it.c, m.old) {
+			// It is uncertain what handlers know of an unstored object.
+			if it.c.quiet = !it.noted; !it.noted && len(it.c.failed) == 0 && sameValues(it.c.values, m.old) {
+				it.same(m.own)
+			}
+		}
+	}
+	return nil
+}
+
+// candidate is an item, by its index, whose content must be compared with its record.
+type candidate struct {
+	i   int
+	old *format.Record
+	own bool // the item readers see is an own write
+}
+
+// compareVersions is the part of compare that needs the file. It removes the changes of
+// items that are the same by their versions, and returns those that may still be the same.
+func (r *Relist) compareVersions(items []listedItem) (maybe []candidate, err error) {
+	err = r.s.db.h.view(func(tx *bolt.Tx) error {
+		g, err := r.current(tx)
+		if err != nil || g.Items == nil {
+			return err
+		}
+		unstored := r.s.mayNote()
+		for i := range items {
+			it := &items[i]
+			it.again = r.hasSeen(it.k)
+			v, there := g.Items.Find(it.k)
+			base, owned := g.Own.Find(it.k)
+			it.size = len(v.Stored) + len(base.Stored)
+			if v = shown(v, base); !there && !owned || v.In == nil || it.again {
+				continue
+			}
+			_, old, err := r.s.owner.ParseRecord(it.k, v.Open())
+			if err == nil {
+				err = r.s.packing().usable(old)
+			}
+			switch {
+			case err != nil:
+				r.meet(err)
+			case unstored && g.notes.unstored(it.k):
+				it.noted = true
+				fallthrough
+			case r.content || r.all || it.c.rv == "":
+				old.Payload = bytes.Clone(old.Payload)
+				maybe = append(maybe, candidate{i, old, owned})
+			case it.c.uid == old.UID && it.c.rv == old.ResourceVersion:
+				it.same(owned)
+			}
+		}
+		return nil
+	})
+	return maybe, err
+}
+
+// same notes that the server shows the state that handlers know. In place of an own write
+// the server's object is still stored, quietly.
+func (it *listedItem) same(owned bool) {
+	if !owned || it.err != nil {
+		it.c, it.err = nil, nil
+		return
+	}
+	it.c.quiet = true
+}
+
+func sameContent(c *Change, old *format.Record, codec byte) bool {
+	return c.rv == old.ResourceVersion && c.uid == old.UID && codec == old.Codec && bytes.Equal(c.payload, old.Payload)
+}
+
+// sameValues says whether the record has those values. Other indices do not count.
+func sameValues(values []format.IndexValues, old *format.Record) bool {
+	return !slices.ContainsFunc(values, func(iv format.IndexValues) bool { return !slices.Equal(iv.Values, old.ValuesOf(iv.Name)) })
 }

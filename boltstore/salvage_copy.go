@@ -27,6 +27,8 @@ type copier struct {
 	roots  map[uint64]bool // of the buckets that were copied
 }
 
+// copy copies the source whose bucket is ref. It returns the damage that it met; then the
+// copy is degraded. known is the source's meta, nil if it is to be read from the bucket.
 func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	subs := map[string]pages.Bucket{}
 	var meta []byte
@@ -54,16 +56,7 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	c.m.JournalBytes, c.m.Degraded = 0, c.was.Degraded
 	c.m.Noted = noted{Nameless: c.was.Noted.Nameless, Why: c.was.Noted.Why}
 	if gens, ok := subs[string(layout.BucketGen)]; ok && c.m.Generation > 0 {
-		gen, err := c.from.Find(gens, layout.U64(c.m.Generation))
-		c.note(err)
-		items, err := c.from.Find(gen, layout.BucketItems)
-		c.note(err)
-		sealed := layout.SealItems(c.with.from, c.id, c.m.Generation)
-		c.note(c.from.Each(items, func(k, v []byte, _ *pages.Bucket) { c.record(sealed.RawOf(k, v)) }))
-		c.own(gen, sealed.SealOwn())
-		if !c.was.Noted.none() {
-			c.notes(gen)
-		}
+		c.generation(gens)
 	}
 	if j, ok := subs[string(layout.BucketJournal)]; ok {
 		c.journal(src, j)
@@ -94,6 +87,20 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 		return src.putMeta(c.m)
 	}))
 	return c.errs.Err()
+}
+
+// generation copies the objects, own writes and notes of the served generation.
+func (c *copier) generation(gens pages.Bucket) {
+	gen, err := c.from.Find(gens, layout.U64(c.m.Generation))
+	c.note(err)
+	items, err := c.from.Find(gen, layout.BucketItems)
+	c.note(err)
+	sealed := layout.SealItems(c.with.from, c.id, c.m.Generation)
+	c.note(c.from.Each(items, func(k, v []byte, _ *pages.Bucket) { c.record(sealed.RawOf(k, v)) }))
+	c.own(gen, sealed.SealOwn())
+	if !c.was.Noted.none() {
+		c.notes(gen)
+	}
 }
 
 // others copies the source's other buckets. restart says that handlers must start over,

@@ -14,14 +14,13 @@ import (
 // handlers that need other blocks start over. Plain handlers are not told the entries of
 // those.
 func (c *copier) journal(src sourceTx, ref pages.Bucket) {
-	type block struct{ seq, next uint64 }
-	var blocks []block
-	verify := func(k, v []byte) (b block, err error) {
+	verify := func(k, v []byte) (b span, err error) {
 		b.seq = binary.BigEndian.Uint64(k)
 		drafts, err := src.unpackBlock(b.seq, v)
 		b.next = b.seq + uint64(len(drafts))
 		return b, err
 	}
+	var blocks []span
 	c.note(c.blocks(ref, func(k, v []byte) {
 		if len(k) != 8 || binary.BigEndian.Uint64(k) > c.m.Seq {
 			return // staged and never committed
@@ -33,21 +32,7 @@ func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 		}
 		blocks = append(blocks, b)
 	}))
-	// Old pages may have a block a second time, anywhere. The first one counts.
-	slices.SortStableFunc(blocks, func(a, b block) int { return cmp.Compare(a.seq, b.seq) })
-	blocks = slices.CompactFunc(blocks, func(a, b block) bool { return a.seq == b.seq })
-	from := c.m.Seq + 1
-	for _, b := range slices.Backward(blocks) {
-		if b.next != from {
-			untold := ""
-			if from-1 > c.m.Told {
-				untold = "; plain handlers that have not been told of a delete among them will not be"
-			}
-			c.note(fmt.Errorf("journal: %w: entries %d to %d are missing%s", ErrDamaged, b.next, from-1, untold))
-			break
-		}
-		from = b.seq
-	}
+	from := c.unbroken(blocks)
 	_ = c.blocks(ref, func(k, v []byte) { // the loop above noted the errors
 		if len(k) != 8 || binary.BigEndian.Uint64(k) < from || binary.BigEndian.Uint64(k) > c.m.Seq {
 			return
@@ -74,6 +59,29 @@ func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 			return nil
 		})
 	})
+}
+
+// span is which entries a block has: from seq on, up to but without next.
+type span struct{ seq, next uint64 }
+
+// unbroken returns the first seq from which the blocks lack no entry up to the last.
+func (c *copier) unbroken(blocks []span) (from uint64) {
+	// Old pages may have a block a second time, anywhere. The first one counts.
+	slices.SortStableFunc(blocks, func(a, b span) int { return cmp.Compare(a.seq, b.seq) })
+	blocks = slices.CompactFunc(blocks, func(a, b span) bool { return a.seq == b.seq })
+	from = c.m.Seq + 1
+	for _, b := range slices.Backward(blocks) {
+		if b.next != from {
+			untold := ""
+			if from-1 > c.m.Told {
+				untold = "; plain handlers that have not been told of a delete among them will not be"
+			}
+			c.note(fmt.Errorf("journal: %w: entries %d to %d are missing%s", ErrDamaged, b.next, from-1, untold))
+			break
+		}
+		from = b.seq
+	}
+	return from
 }
 
 // reseal returns the block v at the key k as the new file stores it.
