@@ -63,19 +63,9 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	if err != nil {
 		return nil, p.failUnlessLink(err)
 	}
-	kind, moved := m.kind, false
-	var objects []wire.Object
-	for _, g := range got {
-		switch {
-		case g.moved && g.known:
-			kept = append(kept, g.listed)
-			fallthrough
-		case g.moved:
-			moved = true
-		default:
-			objects = append(objects, g.object)
-		}
-	}
+	objects, moved, still := sortOut(got)
+	kept = append(kept, still...)
+	kind := m.kind
 	if kind == (wire.Kind{}) {
 		if len(objects) == 0 {
 			return nil, p.fail(errInFull) // all objects are gone
@@ -91,13 +81,18 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	p.answers++
 	p.kept, p.held = kept, max(held, wire.Decoded(len(body)))
 	m.kind, m.sent, m.objects, m.moved = kind, sent, len(listed), moved
+	return withBody(resp, req, media, body), nil
+}
+
+// withBody is the answer resp with another body, as an answer to req.
+func withBody(resp *http.Response, req *http.Request, media string, body []byte) *http.Response {
 	header := resp.Header.Clone()
 	header.Del("Content-Length")
 	header.Set("Content-Type", media)
 	return &http.Response{
 		Status: resp.Status, StatusCode: resp.StatusCode, Proto: resp.Proto, ProtoMajor: resp.ProtoMajor, ProtoMinor: resp.ProtoMinor,
 		Header: header, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)), Request: req,
-	}, nil
+	}
 }
 
 // accepted is the Accept header for a list of metadata in the encoding of accept's first
@@ -141,6 +136,23 @@ type change struct {
 	known  bool // the file has another version of it
 	object wire.Object
 	moved  bool // it has changed since it was listed
+}
+
+// sortOut separates the objects that were got from those that have changed since they were
+// listed. kept are those of them that the file has: it keeps its state until the watch
+// brings the change. moved says whether there are any.
+func sortOut(got []*change) (objects []wire.Object, moved bool, kept []listing.Object) {
+	for _, g := range got {
+		if !g.moved {
+			objects = append(objects, g.object)
+			continue
+		}
+		moved = true
+		if g.known {
+			kept = append(kept, g.listed)
+		}
+	}
+	return objects, moved, kept
 }
 
 // divide separates the objects that the file has from those to be asked for.

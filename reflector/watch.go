@@ -47,18 +47,7 @@ func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptio
 // openWatch opens the watch. It returns nil, without an error, if a relist must come
 // first: the server has changed since it was asked, or the version has expired.
 func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, repaired bool) (opened watch.Interface, err error) {
-	o.ResourceVersion = s.queue.AcceptedVersion()
-	o.AllowWatchBookmarks = true
-	phase := PhaseLive
-	if !s.queue.Reached() {
-		phase = PhaseCatchingUp
-		if !s.link.bookmarkless() {
-			o.TimeoutSeconds = new(int64(s.o.confirmTimeout / time.Second))
-		}
-	}
-	if wait, due := s.form.doubtful(); due && (o.TimeoutSeconds == nil || *o.TimeoutSeconds > wait) {
-		o.TimeoutSeconds = new(wait)
-	}
+	o, phase := s.watchOptions(o)
 	end := func() {}
 	defer func() {
 		if opened == nil {
@@ -111,6 +100,24 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	s.status.resumed(func() uint64 { return s.store.State().Bytes })
 	s.enter(phase, "")
 	return s.stream(w, p, o.TimeoutSeconds, repaired, end), nil
+}
+
+// watchOptions returns the options of the watch that goes on from what has been accepted,
+// and the phase of the source once it is open. A watch that catches up is a short one.
+func (s *ListerWatcher) watchOptions(o metav1.ListOptions) (metav1.ListOptions, Phase) {
+	o.ResourceVersion = s.queue.AcceptedVersion()
+	o.AllowWatchBookmarks = true
+	phase := PhaseLive
+	if !s.queue.Reached() {
+		phase = PhaseCatchingUp
+		if !s.link.bookmarkless() {
+			o.TimeoutSeconds = new(int64(s.o.confirmTimeout / time.Second))
+		}
+	}
+	if wait, due := s.form.doubtful(); due && (o.TimeoutSeconds == nil || *o.TimeoutSeconds > wait) {
+		o.TimeoutSeconds = new(wait)
+	}
+	return o, phase
 }
 
 // reasonToRelist asks the server as far as needed. It returns the reason for a relist before

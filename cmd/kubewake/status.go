@@ -47,47 +47,53 @@ UNTOLD counts the changes that plain handlers have still to be told.`,
 			if output == "json" {
 				return printJSON(streams.Out, status)
 			}
-			w := tabwriter.NewWriter(streams.Out, 0, 8, 3, ' ', 0)
-			fmt.Fprintln(w, "SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tSYNCED\tJOURNAL\tUNTOLD\tLAST CLAIMED")
-			for _, st := range status.Sources {
-				fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%t\t%d\t%d\t%s\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
-					confirmedAgo(st), st.Synced, st.JournalBytes, st.Seq-st.Told, ago(st.Claimed, st.ClaimedAge))
-			}
-			if err := w.Flush(); err != nil {
-				return err
-			}
-			if err := printHandlers(streams.Out, status.Sources); err != nil {
-				return err
-			}
-			fmt.Fprintf(streams.ErrOut, "%s: %d bytes, %d sources\n", db.path, status.Bytes, len(status.Sources))
-			for _, st := range status.Sources {
-				for _, why := range []string{st.Degraded, st.Outdated} {
-					if why != "" {
-						fmt.Fprintf(streams.ErrOut, "%s needs a relist: %s\n", st.Source, why)
-					}
-				}
-			}
-			for _, st := range status.Sources {
-				if st.InMemory {
-					fmt.Fprintf(streams.ErrOut, "%s is read from memory, about %d bytes\n", st.Source, st.ObjectMemory)
-				}
-			}
-			printNoted(streams.ErrOut, status.Sources)
-			for _, a := range status.SetAside {
-				fmt.Fprintf(streams.ErrOut, "set aside at %s, %s: %s, %d bytes\n", a.Time.Format(time.RFC3339), a.Reason, a.Path, a.Bytes)
-			}
-			if o := status.Owner; o != nil {
-				printOwner(streams.ErrOut, o)
-			} else if o := movedOwner(cmd.Context(), db.path); o != nil {
-				fmt.Fprintf(streams.ErrOut, "process %d has another file open, which was at this path before: %s\n", o.PID, o.Moved)
-			}
-			return nil
+			return printStatus(cmd.Context(), streams, db.path, status)
 		},
 	}
 	db.addFlags(cmd)
 	db.clockFlag(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json; a table by default")
 	return cmd
+}
+
+// printStatus prints the sources and durable handlers as tables, and below them, to the error
+// output, what else is to be known of the file at path.
+func printStatus(ctx context.Context, streams genericiooptions.IOStreams, path string, status live.Status) error {
+	w := tabwriter.NewWriter(streams.Out, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(w, "SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tSYNCED\tJOURNAL\tUNTOLD\tLAST CLAIMED")
+	for _, st := range status.Sources {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%t\t%d\t%d\t%s\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
+			confirmedAgo(st), st.Synced, st.JournalBytes, st.Seq-st.Told, ago(st.Claimed, st.ClaimedAge))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := printHandlers(streams.Out, status.Sources); err != nil {
+		return err
+	}
+	fmt.Fprintf(streams.ErrOut, "%s: %d bytes, %d sources\n", path, status.Bytes, len(status.Sources))
+	for _, st := range status.Sources {
+		for _, why := range []string{st.Degraded, st.Outdated} {
+			if why != "" {
+				fmt.Fprintf(streams.ErrOut, "%s needs a relist: %s\n", st.Source, why)
+			}
+		}
+	}
+	for _, st := range status.Sources {
+		if st.InMemory {
+			fmt.Fprintf(streams.ErrOut, "%s is read from memory, about %d bytes\n", st.Source, st.ObjectMemory)
+		}
+	}
+	printNoted(streams.ErrOut, status.Sources)
+	for _, a := range status.SetAside {
+		fmt.Fprintf(streams.ErrOut, "set aside at %s, %s: %s, %d bytes\n", a.Time.Format(time.RFC3339), a.Reason, a.Path, a.Bytes)
+	}
+	if o := status.Owner; o != nil {
+		printOwner(streams.ErrOut, o)
+	} else if o := movedOwner(ctx, path); o != nil {
+		fmt.Fprintf(streams.ErrOut, "process %d has another file open, which was at this path before: %s\n", o.PID, o.Moved)
+	}
+	return nil
 }
 
 // movedOwner returns the process, if it serves its socket, that has open the file that

@@ -93,20 +93,27 @@ func (r *Request) negotiate(verb string) (encoding, error) {
 			enc.table, err = r.table()
 			return enc, err
 		case as == metaKind.Kind, as == metaKind.Kind+"List":
-			if list := verb == "list" || verb == "deletecollection"; list && as == metaKind.Kind {
-				return enc, notAcceptable(fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (*%s.%sList)", r.Type.goPackage(), r.Type.Kind))
-			}
-			if verb == "get" && as != metaKind.Kind {
-				return enc, notAcceptable(fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (*%s.%s)", r.Type.goPackage(), r.Type.Kind))
-			}
-			enc.partial = true
-			return enc, nil
+			err = r.fitsVerb(verb, as == metaKind.Kind+"List")
+			enc.partial = err == nil
+			return enc, err
 		}
 	}
 	if r.Type.Custom {
 		r.enc.proto = strings.Contains(accept, MediaProto)
 	}
 	return r.enc, r.errNotAcceptable()
+}
+
+// fitsVerb fails if metadata is asked for as a list, and the verb answers with an object, or
+// the other way round.
+func (r *Request) fitsVerb(verb string, list bool) error {
+	switch {
+	case !list && (verb == "list" || verb == "deletecollection"):
+		return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (*%s.%sList)", r.Type.goPackage(), r.Type.Kind))
+	case list && verb == "get":
+		return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (*%s.%s)", r.Type.goPackage(), r.Type.Kind))
+	}
+	return nil
 }
 
 // errNotAcceptable says which representations there are.

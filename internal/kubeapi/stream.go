@@ -32,37 +32,7 @@ func (r *Request) streamList(p *Page, q Query) error {
 	}
 	w := &answerWriter{r: r}
 	defer w.free()
-	n, sent := 0, 0
-	write := func(b []byte) error {
-		n, err := w.Write(b)
-		sent += n
-		return err
-	}
-	err = write(head)
-	for o, oerr := range p.Each {
-		if oerr != nil {
-			err = oerr
-			break
-		}
-		err = write(r.enc.before(n))
-		var a, b []byte
-		if err == nil {
-			a, b, err = r.item(o)
-		}
-		if err == nil {
-			err = write(a)
-		}
-		if err == nil {
-			err = write(b)
-		}
-		if err != nil {
-			break
-		}
-		n++
-	}
-	if err == nil {
-		err = write(append(r.enc.after(n), tail...))
-	}
+	n, sent, err := r.sendItems(w, p, head, tail)
 	if want := len(head) + size + len(tail); err == nil && r.enc.proto && sent != want {
 		err = fmt.Errorf("the list of %s had %d bytes, and has %d when it is read again", r.Type.GroupResource(), want, sent)
 	}
@@ -81,6 +51,41 @@ func (r *Request) streamList(p *Page, q Query) error {
 		panic(http.ErrAbortHandler)
 	}
 	return nil
+}
+
+// sendItems writes the page between head and tail. It returns how many objects and how many
+// bytes were written.
+func (r *Request) sendItems(w io.Writer, p *Page, head, tail []byte) (n, sent int, err error) {
+	write := func(parts ...[]byte) error {
+		for _, b := range parts {
+			wrote, err := w.Write(b)
+			if sent += wrote; err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := write(head); err != nil {
+		return n, sent, err
+	}
+	for o, err := range p.Each {
+		if err == nil {
+			err = write(r.enc.before(n))
+		}
+		if err != nil {
+			return n, sent, err
+		}
+		a, b, err := r.item(o)
+		if err == nil {
+			err = write(a, b)
+		}
+		if err != nil {
+			return n, sent, err
+		}
+		n++
+	}
+	err = write(r.enc.after(n), tail)
+	return n, sent, err
 }
 
 // encoded are lists in protobuf.

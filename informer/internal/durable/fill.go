@@ -103,6 +103,12 @@ func (d *Handler) fillEntries(upto uint64) bool {
 		d.damagedLocked(fmt.Errorf("journal entries from %d to %d are missing: %w", from, entries[0].Seq-1, boltstore.ErrDamaged))
 		return true
 	}
+	return d.takeInLocked(entries, upto)
+}
+
+// takeInLocked takes in entries up to a seq, until one has to wait. It says whether it took
+// all of them. They are not empty.
+func (d *Handler) takeInLocked(entries []*boltstore.Entry, upto uint64) bool {
 	for _, e := range entries {
 		if e.Seq > upto {
 			break
