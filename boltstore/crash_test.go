@@ -167,17 +167,7 @@ func TestCrashAtEachOperation(t *testing.T) {
 		}
 		return err
 	}}
-	for _, tc := range []struct {
-		name   string
-		filled bool
-		before Options
-		with   Options
-		mend   func(path string) // repairs what was filled
-		run    func(path string, o Options) error
-		ops    string // operations that must have occurred
-
-		noLinks bool // the file system has no links
-	}{
+	for _, tc := range []crashCase{
 		{name: "creation", run: opened(nil), ops: "create write sync link remove sync"},
 		{name: "creation, encrypted, without syncs", with: Options{Keyset: ks, Durability: DurabilityProcess}, run: opened(nil), ops: "create write sync link remove sync commit"},
 		{name: "creation, without links", noLinks: true, run: opened(nil), ops: "create write sync link create rename sync"},
@@ -187,7 +177,7 @@ func TestCrashAtEachOperation(t *testing.T) {
 		{name: "encryption, without syncs", filled: true, with: Options{Keyset: ks, Durability: DurabilityProcess}, run: opened(nil), ops: "create write sync write sync rename sync"},
 		{name: "decryption", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks, decrypt: true}, run: opened(nil), ops: "create write sync rename sync"},
 		{name: "rotation", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks}, mend: withHeader(keysDue), run: opened(nil), ops: "create write sync rename sync"},
-		{name: "another primary key", filled: true, before: Options{Keyset: seal.File(rotated)}, with: Options{Keyset: seal.File(rotated)},
+		{name: "another primary key", filled: true, rotates: true, before: Options{Keyset: seal.File(rotated)}, with: Options{Keyset: seal.File(rotated)},
 			run: opened(nil), ops: "commit create write sync rename sync"},
 		{name: "migration", filled: true, with: Options{migrations: fromZero}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit"},
 		{name: "migration, without syncs", filled: true, with: Options{migrations: fromZero, Durability: DurabilityProcess}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit commit"},
@@ -200,102 +190,136 @@ func TestCrashAtEachOperation(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			made := t.TempDir()
-			want := ""
 			if tc.filled {
-				path := filepath.Join(made, "test.db")
-				fillSmall(t, path, tc.before)
-				db, err := Open(path, tc.before)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want = readSmall(t, db)
-				if err := db.Close(); err != nil {
-					t.Fatal(err)
-				}
-				if tc.mend != nil {
-					tc.mend(path)
-				}
-				if tc.name == "another primary key" {
+				tc.fill(t, filepath.Join(made, "test.db"))
+				if tc.rotates {
 					if err := seal.Rotate(rotated); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
-			verify := func(what, dir string) {
-				t.Helper()
-				path := filepath.Join(dir, "test.db")
-				db, err := Open(path, tc.with)
-				if err != nil {
-					t.Fatalf("%s: %v", what, err)
-				}
-				if got := readSmall(t, db); got != want || len(db.AsidePaths()) > 0 || db.Encrypted() != db.converting().wanted() || db.KeysDue() {
-					t.Fatalf("%s: set aside %q, encrypted %v; it has %.500q, not %.500q", what, db.AsidePaths(), db.Encrypted(), got, want)
-				}
-				if err := db.Close(); err != nil {
-					t.Fatalf("%s: %v", what, err)
-				}
-				for _, f := range filesIn(t, dir) {
-					if f != path && !strings.HasPrefix(filepath.Base(f), "test.db"+beside.AsideInfix) {
-						t.Errorf("%s: %s was left behind", what, f)
-					}
-				}
+			crashes := tc.crash(t, made)
+			failures := tc.fail(t, made)
+			t.Logf("%d states after a crash, %d failures", crashes, failures)
+		})
+	}
+}
+
+// crashCase is something that makes, replaces or changes a file as a whole.
+type crashCase struct {
+	name   string
+	filled bool
+	before Options
+	with   Options
+	mend   func(path string) // repairs what was filled
+	run    func(path string, o Options) error
+	ops    string // operations that must have occurred
+
+	rotates bool // the keyset gets another primary key once the file is filled
+	noLinks bool // the file system has no links
+
+	want string // content, see readSmall
+}
+
+// fill makes the file and notes its content.
+func (tc *crashCase) fill(t *testing.T, path string) {
+	fillSmall(t, path, tc.before)
+	db, err := Open(path, tc.before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tc.want = readSmall(t, db)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if tc.mend != nil {
+		tc.mend(path)
+	}
+}
+
+// crash runs the case in a copy of the folder, and verifies the state after a crash before
+// each operation.
+func (tc *crashCase) crash(t *testing.T, made string) (states int) {
+	dir := copied(t, made)
+	d := newDisk(t, dir)
+	o := tc.with
+	o.op = func(op, path string) error { return errors.Join(d.before(op, path), tc.linked(op)) }
+	if err := tc.run(filepath.Join(dir, "test.db"), o); err != nil {
+		t.Fatal(err)
+	}
+	_ = d.before("end", "")
+	at := 0
+	for _, op := range strings.Fields(tc.ops) {
+		i := slices.Index(d.ops[at:], op)
+		if i < 0 {
+			t.Fatalf("the operations were %q, and not %q", d.ops, tc.ops)
+		}
+		at += i + 1
+	}
+	for _, s := range d.states {
+		crashed := t.TempDir()
+		if err := s.Make(crashed); err != nil {
+			t.Fatal(err)
+		}
+		tc.verify(t, "crash "+s.at, crashed)
+	}
+	return len(d.states)
+}
+
+// fail runs the case once for each operation, which fails, and verifies the state after it.
+func (tc *crashCase) fail(t *testing.T, made string) (failures int) {
+	for k := 1; ; k++ {
+		dir := copied(t, made)
+		errOp := errors.New("the disk fails")
+		n, at := 0, ""
+		o := tc.with
+		o.op = func(op, path string) error {
+			if n++; n == k {
+				at = fmt.Sprint("failure ", k, ": ", op)
+				return errOp
 			}
-			dir := copied(t, made)
-			d := newDisk(t, dir)
-			o := tc.with
-			linked := func(op string) error {
-				if op == "link" && tc.noLinks {
-					return errors.ErrUnsupported
-				}
-				return nil
-			}
-			o.op = func(op, path string) error { return errors.Join(d.before(op, path), linked(op)) }
-			if err := tc.run(filepath.Join(dir, "test.db"), o); err != nil {
+			return tc.linked(op)
+		}
+		err := tc.run(filepath.Join(dir, "test.db"), o)
+		if n < k {
+			if err != nil {
 				t.Fatal(err)
 			}
-			_ = d.before("end", "")
-			at := 0
-			for _, op := range strings.Fields(tc.ops) {
-				i := slices.Index(d.ops[at:], op)
-				if i < 0 {
-					t.Fatalf("the operations were %q, and not %q", d.ops, tc.ops)
-				}
-				at += i + 1
-			}
-			for _, s := range d.states {
-				crashed := t.TempDir()
-				if err := s.Make(crashed); err != nil {
-					t.Fatal(err)
-				}
-				verify("crash "+s.at, crashed)
-			}
-			failed := 0
-			for k := 1; ; k++ {
-				dir := copied(t, made)
-				errOp := errors.New("the disk fails")
-				n, at := 0, ""
-				o := tc.with
-				o.op = func(op, path string) error {
-					if n++; n == k {
-						at = fmt.Sprint("failure ", k, ": ", op)
-						return errOp
-					}
-					return linked(op)
-				}
-				err := tc.run(filepath.Join(dir, "test.db"), o)
-				if n < k {
-					if err != nil {
-						t.Fatal(err)
-					}
-					break
-				}
-				if err != nil && !errors.Is(err, errOp) {
-					t.Fatalf("%s: %v", at, err)
-				}
-				failed++
-				verify(at, dir)
-			}
-			t.Logf("%d operations, %d states after a crash, %d failures", len(d.ops)-1, len(d.states), failed)
-		})
+			return failures
+		}
+		if err != nil && !errors.Is(err, errOp) {
+			t.Fatalf("%s: %v", at, err)
+		}
+		failures++
+		tc.verify(t, at, dir)
+	}
+}
+
+func (tc *crashCase) linked(op string) error {
+	if op == "link" && tc.noLinks {
+		return errors.ErrUnsupported
+	}
+	return nil
+}
+
+// verify opens the file in dir, which must have all of the content and nothing beside it
+// but files that were set aside before.
+func (tc *crashCase) verify(t *testing.T, what, dir string) {
+	t.Helper()
+	path := filepath.Join(dir, "test.db")
+	db, err := Open(path, tc.with)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if got := readSmall(t, db); got != tc.want || len(db.AsidePaths()) > 0 || db.Encrypted() != db.converting().wanted() || db.KeysDue() {
+		t.Fatalf("%s: set aside %q, encrypted %v; it has %.500q, not %.500q", what, db.AsidePaths(), db.Encrypted(), got, tc.want)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	for _, f := range filesIn(t, dir) {
+		if f != path && !strings.HasPrefix(filepath.Base(f), "test.db"+beside.AsideInfix) {
+			t.Errorf("%s: %s was left behind", what, f)
+		}
 	}
 }

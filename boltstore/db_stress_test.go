@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -25,38 +26,23 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 		JournalBytes: 20_000, maxCommitBytes: 60_000, Durability: DurabilityProcess, compactRatio: -1, keepCorrupt: 1})
 	s := claimTest(t, db, podClaim())
 	const stay = 150
-	objs := map[string]*corev1.Pod{}
-	all := somePods(0, stay+50)
-	for _, o := range all[:stay] {
-		objs[keyOfObject(o)] = o.(*corev1.Pod)
-	}
-	list := func() (objs2 []runtime.Object) {
-		for _, o := range objs {
-			objs2 = append(objs2, o)
-		}
-		return objs2
-	}
-	relist(t, s, "10000", RelistOptions{}, list(), 100)
 	p := &testProducer{}
-	s.Attach(p)
-	_, pos := claimHandler(t, s, "test")
-	pos.set(func(p *Position) { p.Replaying = false })
-
-	rv := 10_000
-	newer := func(o *corev1.Pod) *corev1.Pod {
-		o = o.DeepCopy()
-		rv++
-		o.ResourceVersion = fmt.Sprint(rv)
-		return o
+	l := &load{t: t, s: s, p: p, rv: 10_000, stay: stay, all: somePods(0, stay+50), objs: map[string]*corev1.Pod{}, stop: make(chan struct{})}
+	for _, o := range l.all[:stay] {
+		l.objs[keyOfObject(o)] = o.(*corev1.Pod)
 	}
-	stop := make(chan struct{})
+	relist(t, s, "10000", RelistOptions{}, l.list(), 100)
+	s.Attach(p)
+	_, l.pos = claimHandler(t, s, "test")
+	l.pos.set(func(p *Position) { p.Replaying = false })
+
 	var wg, writer sync.WaitGroup
 	beside := func(what string, pause int, fn func(rnd *rand.Rand) error) {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), uint64(len(what))))
 			for {
 				select {
-				case <-stop:
+				case <-l.stop:
 					return
 				case <-time.After(time.Duration(rnd.IntN(pause)) * time.Millisecond):
 				}
@@ -121,7 +107,7 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 					break
 				}
 			}
-			for _, o := range all[:stay] {
+			for _, o := range l.all[:stay] {
 				if n := seen[keyOfObject(o)]; n != 1 {
 					return fmt.Errorf("%s is shown %d times", keyOfObject(o), n)
 				}
@@ -133,89 +119,22 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 2))
 		for {
 			select {
-			case <-stop:
+			case <-l.stop:
 				return
 			default:
 			}
-			if rnd.IntN(10) == 0 { // a full list
-				for i := range all {
-					switch o := all[i].(*corev1.Pod); {
-					case rnd.IntN(3) == 0:
-						objs[keyOfObject(o)] = newer(o)
-					case i >= stay:
-						delete(objs, keyOfObject(o))
-					}
-				}
-				rv++
-				for {
-					err := func() error {
-						r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-						if err != nil {
-							return err
-						}
-						defer r.Abort()
-						l := list()
-						for len(l) > 0 {
-							n := min(len(l), 100)
-							if err := r.Page(l[:n]); err != nil {
-								return err
-							}
-							l = l[n:]
-						}
-						_, err = r.Commit(fmt.Sprint(rv), time.Now())
-						return err
-					}()
-					if err == nil {
-						break
-					}
-					if !errors.Is(err, ErrReplaced) {
-						t.Errorf("relist: %v", err)
-						return
-					}
-					select {
-					case <-stop:
-						// The list at the end has the objects in objs.
-						return
-					default:
-					}
-				}
-				continue
+			step := l.batch
+			if rnd.IntN(10) == 0 {
+				step = l.fullList
 			}
-			b := &Batch{}
-			for range 1 + rnd.IntN(20) {
-				i := rnd.IntN(len(all))
-				o := newer(all[i].(*corev1.Pod))
-				typ := cache.Updated
-				if i >= stay && rnd.IntN(2) == 0 {
-					typ = cache.Deleted
-					delete(objs, keyOfObject(o))
-				} else {
-					objs[keyOfObject(o)] = o
-				}
-				c, err := s.Prepare(typ, o)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				b.Changes = append(b.Changes, c)
-				b.ResourceVersion = o.ResourceVersion
+			if err := step(rnd); err != nil {
+				t.Error(err)
+				return
 			}
-			p.put(b)
-			s.wake(false)
-			for s.State().ResourceVersion != b.ResourceVersion {
-				select {
-				case <-p.done: // also by what rides along with none
-				case <-time.After(time.Minute):
-					t.Error("not committed")
-					return
-				}
-			}
-			pos.set(func(p *Position) { p.Cursor = s.State().Seq - min(s.State().Seq, 30) })
-			s.SetTold(s.State().Seq)
 		}
 	})
 	<-time.After(map[bool]time.Duration{true: time.Second, false: 4 * time.Second}[testing.Short()])
-	close(stop)
+	close(l.stop)
 	ended := make(chan struct{})
 	go func() { wg.Wait(); writer.Wait(); close(ended) }()
 	select {
@@ -226,11 +145,111 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 	if err := s.Err(); err != nil {
 		t.Error(err)
 	}
-	rv++
-	relist(t, s, fmt.Sprint(rv), RelistOptions{}, list(), 100)
-	serves(t, s, list())
-	if pos.lost > 0 {
-		t.Errorf("the handler was lost %d times", pos.lost)
+	l.rv++
+	relist(t, s, fmt.Sprint(l.rv), RelistOptions{}, l.list(), 100)
+	serves(t, s, l.list())
+	if l.pos.lost > 0 {
+		t.Errorf("the handler was lost %d times", l.pos.lost)
 	}
-	t.Logf("%d files, %d indices, version %d, dictionaries %v", db.replaced.Load(), n, rv, dictVersions(t, s))
+	t.Logf("%d files, %d indices, version %d, dictionaries %v", db.replaced.Load(), n, l.rv, dictVersions(t, s))
+}
+
+// load changes a source as a Reflector does. The first stay pods of all are never deleted.
+type load struct {
+	t    *testing.T
+	s    *Claimed
+	p    *testProducer
+	pos  *testPosition
+	all  []runtime.Object
+	stay int
+	objs map[string]*corev1.Pod // what the server has
+	rv   int
+	stop chan struct{}
+}
+
+func (l *load) list() (objs []runtime.Object) {
+	for _, o := range l.objs {
+		objs = append(objs, o)
+	}
+	return objs
+}
+
+func (l *load) newer(o *corev1.Pod) *corev1.Pod {
+	o = o.DeepCopy()
+	l.rv++
+	o.ResourceVersion = fmt.Sprint(l.rv)
+	return o
+}
+
+// fullList changes some objects and lists all. It tries again if the file is replaced
+// meanwhile, until the load stops: the list at the end has the objects.
+func (l *load) fullList(rnd *rand.Rand) error {
+	for i := range l.all {
+		switch o := l.all[i].(*corev1.Pod); {
+		case rnd.IntN(3) == 0:
+			l.objs[keyOfObject(o)] = l.newer(o)
+		case i >= l.stay:
+			delete(l.objs, keyOfObject(o))
+		}
+	}
+	l.rv++
+	for {
+		if err := l.relist(); !errors.Is(err, ErrReplaced) {
+			return err
+		}
+		select {
+		case <-l.stop:
+			return nil
+		default:
+		}
+	}
+}
+
+func (l *load) relist() error {
+	r, err := l.s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { l.t.Error(err) }})
+	if err != nil {
+		return err
+	}
+	defer r.Abort()
+	for page := range slices.Chunk(l.list(), 100) {
+		if err := r.Page(page); err != nil {
+			return err
+		}
+	}
+	_, err = r.Commit(fmt.Sprint(l.rv), time.Now())
+	return err
+}
+
+// batch commits some changes.
+func (l *load) batch(rnd *rand.Rand) error {
+	b := &Batch{}
+	for range 1 + rnd.IntN(20) {
+		i := rnd.IntN(len(l.all))
+		o := l.newer(l.all[i].(*corev1.Pod))
+		typ := cache.Updated
+		if i >= l.stay && rnd.IntN(2) == 0 {
+			typ = cache.Deleted
+			delete(l.objs, keyOfObject(o))
+		} else {
+			l.objs[keyOfObject(o)] = o
+		}
+		c, err := l.s.Prepare(typ, o)
+		if err != nil {
+			return err
+		}
+		b.Changes = append(b.Changes, c)
+		b.ResourceVersion = o.ResourceVersion
+	}
+	l.p.put(b)
+	l.s.wake(false)
+	for l.s.State().ResourceVersion != b.ResourceVersion {
+		select {
+		case <-l.p.done: // also by what rides along with none
+		case <-time.After(time.Minute):
+			return errors.New("not committed")
+		}
+	}
+	l.pos.set(func(p *Position) { p.Cursor = l.s.State().Seq - min(l.s.State().Seq, 30) })
+	l.s.SetTold(l.s.State().Seq)
+	return nil
 }

@@ -203,6 +203,27 @@ func (d durable) same(t *testing.T, what string, was durable, places bool) {
 	}
 }
 
+// hidden fails if a file in dir has one of the strings, or a piece of a dictionary.
+func (n needles) hidden(t *testing.T, what, dir string, dicts map[uint32][]byte) {
+	t.Helper()
+	for _, f := range filesIn(t, dir) {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names, rest := n.found(b); len(names)+len(rest) > 0 {
+			t.Errorf("%s, %s: found %q %q", what, filepath.Base(f), names, rest)
+		}
+		for v, d := range dicts {
+			for at := len(d) / 2; at+24 <= len(d); at += len(d) / 40 {
+				if strings.Contains(string(b), string(d[at:at+24])) {
+					t.Fatalf("%s, %s: found a piece of dictionary %d", what, filepath.Base(f), v)
+				}
+			}
+		}
+	}
+}
+
 // TestCopiesKeepPositions: each kind of copy of a file keeps positions, parked and pending
 // keys, and dictionaries. A replay continues, except in a file with other data keys,
 // whose order differs: there it begins again.
@@ -224,22 +245,7 @@ func TestCopiesKeepPositions(t *testing.T) {
 	}
 	hidden := func(what string) {
 		t.Helper()
-		for _, f := range filesIn(t, filepath.Dir(path)) {
-			b, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if names, rest := n.found(b); len(names)+len(rest) > 0 {
-				t.Errorf("%s, %s: found %q %q", what, filepath.Base(f), names, rest)
-			}
-			for v, d := range was.dicts {
-				for at := len(d) / 2; at+24 <= len(d); at += len(d) / 40 {
-					if strings.Contains(string(b), string(d[at:at+24])) {
-						t.Fatalf("%s, %s: found a piece of dictionary %d", what, filepath.Base(f), v)
-					}
-				}
-			}
-		}
+		n.hidden(t, what, filepath.Dir(path), was.dicts)
 	}
 	// The search finds strings that are there.
 	b, err := os.ReadFile(path)
