@@ -21,7 +21,7 @@ type State struct {
 	Categories      []string `json:"categories,omitempty"`
 	Columns         []Column `json:"columns,omitempty"`
 	Timeline        uint64   `json:"timeline"`
-	Synced          bool     `json:"synced"` // has been listed once
+	Synced          bool     `json:"synced"` // it was listed whole once; whether it is current is what Confirmed says
 	ResourceVersion string   `json:"resourceVersion"`
 	// Confirmed is when the server last confirmed the state, by the device's clock at
 	// that time. ConfirmedAge is how long before the State was taken, nil if unknown; see
