@@ -219,9 +219,9 @@ func (d *device) since(wall int64, m *stamp) time.Time {
 	return time.Time{}
 }
 
-// dateAnew dates a use that a clock which may have been wrong has dated, once the clock is
-// right: as it was, if its age is known within this boot, and otherwise as of now, with a
-// stamp by which it has no age.
+// dateAnew dates a use once the clock is right, if the clock may have been wrong at the use.
+// A use whose age is known within this boot keeps that age. Any other is dated as of now,
+// with a stamp by which it has no age.
 func (d *device) dateAnew(wall int64, m *stamp) (int64, *stamp) {
 	if at := d.since(wall, m); m != nil && !at.IsZero() {
 		return d.at(at)

@@ -104,7 +104,7 @@ func (c *committer) round(take scope) (size int, worked, more bool) {
 		size += w.size
 	}
 	failed := c.commitRound(works)
-	kept := c.settle(works, failed) // before a caller who learns of an error asks for DB.Err
+	kept := c.keepFailed(works, failed) // before a caller who learns of an error asks for DB.Err
 	for _, w := range waiters {
 		w.d.done <- failed[w.w]
 	}
@@ -260,9 +260,9 @@ func (c *committer) try(works []*work) error {
 	return nil
 }
 
-// settle keeps failed work for another try and notes the file's health. kept says
+// keepFailed keeps failed work for another try and notes the file's health. kept says
 // whether there is any.
-func (c *committer) settle(works []*work, failed map[*work]error) (kept bool) {
+func (c *committer) keepFailed(works []*work, failed map[*work]error) (kept bool) {
 	c.mu.Lock()
 	var errs []error
 	c.owed = false

@@ -44,7 +44,7 @@ type committer struct {
 	// is to end, nil before. Only the goroutine uses it.
 	ending map[*Store]int
 
-	busy sync.Mutex // held from taking work to settling it
+	busy sync.Mutex // held from taking work until it is committed, or kept for another try
 
 	mu      sync.Mutex
 	stores  []*Store // attached, in the order of their turns
@@ -168,8 +168,8 @@ func (c *committer) remove(s *Store) bool {
 	return true
 }
 
-// settled returns once all work that was under way before the call has ended.
-func (c *committer) settled() {
+// awaitWork returns once all work that was under way before the call has ended.
+func (c *committer) awaitWork() {
 	c.busy.Lock()
 	defer c.busy.Unlock()
 }

@@ -194,8 +194,8 @@ func (s *Store) positionsChanged() bool {
 }
 
 // writePositions writes, in a transaction of its own, the values that otherwise ride on
-// commits (see work.apply): told mark, positions, the claim's time, whether the served
-// form is in doubt, and the size of metadata. NoPlain and Stands are not among them:
+// commits (work.stamp): told mark, positions, the claim's time, whether the served form is
+// in doubt, and the size of metadata. NoPlain and Stands are not among them:
 // ExpectPlain writes NoPlain, and the change that sets Stands is about to be committed.
 func (s *Store) writePositions() error {
 	var visible func()
@@ -221,9 +221,8 @@ func (o Options) handlerSeen() time.Duration {
 	return min(max(o.HandlerAge/48, time.Minute/3), claimNoteEvery)
 }
 
-// handlerLate is how much later than noted a handler may have been registered: the note
-// is rounded down, and the program may have been killed before the next one, which waits
-// for a commit.
+// handlerLate is how much later than noted a handler may have been registered. The note is
+// rounded down. The next one waits for a commit, before which the program may be killed.
 func (o Options) handlerLate() time.Duration { return 3 * o.handlerSeen() }
 
 // HandlerState is the state of a durable handler in the file.

@@ -241,9 +241,9 @@ func (h *Handler) ReadJournal(seq uint64) (entries []*Entry, mark uint64, err er
 	return entries, mark, err
 }
 
-// Collapse replaces entries of one key, given in order, by fewer entries that tell a
-// handler the same: which objects are gone, and which is there now, with the seq of the
-// last entry. told is the seq up to which the handler may have been told. If many objects
+// Collapse replaces entries of one key, given in order, by fewer that tell a handler the
+// same. They say which objects are gone and which is there now, with the seq of the last
+// entry. told is the seq up to which the handler may have been told. If many objects
 // came and went after it, some of these are left out.
 func Collapse(entries []*Entry, told uint64) []*Entry {
 	p := &parked{}

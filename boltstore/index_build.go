@@ -34,7 +34,7 @@ func (s indexing) add(add cache.Indexers) (inMemory bool, err error) {
 		return false, fmt.Errorf("indexer conflict: %v", both)
 	}
 	s.change(func(fns cache.Indexers) { maps.Copy(fns, add) })
-	s.db.commit.settled() // later commits enter their objects in the new indices
+	s.db.commit.awaitWork() // later commits enter their objects in the new indices
 	r := s.inMemory()
 	if r == nil {
 		return false, nil

@@ -24,8 +24,8 @@ import (
 // keyProgress is the key of the progress in a staged generation's bucket.
 var keyProgress = []byte("progress")
 
-// stagedList is the file's note of a first list that has not ended: how far it has come,
-// in which form its records are, and what meta would say about them.
+// stagedList is the file's note of a first list that has not ended. It says how far the list
+// has come, in which form its records are, and what meta would say about them.
 type stagedList struct {
 	At         listing.Progress     `msgpack:"at"`
 	BeganBy    *stamp               `msgpack:"beganBy,omitempty"`

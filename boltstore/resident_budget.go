@@ -196,9 +196,8 @@ func valuesSize(all []format.IndexValues) (size int64) {
 	return size + int64(max(n-1, 0))*residentValue
 }
 
-// residentValue is about how much memory a value of an index takes, besides its text, in
-// bytes: some 330 if no other object has the value, 50 if many have
-// (TestResidentIndexSize).
+// residentValue is about how many bytes of memory a value of an index takes, besides its
+// text. It takes some 330 if no other object has it, 50 if many have (TestResidentIndexSize).
 const residentValue = 250
 
 // objectMemoryWithoutLimit is the budget where there is no memory limit.

@@ -112,8 +112,8 @@ func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 }
 
 // PageAt returns objects of a moment whose keys begin with prefix, in the order of the
-// keys, beginning at the key from: at most n, and about 1 MiB in the file. more says
-// whether another one follows. The error is ErrTrimmed if the journal no longer leads
+// keys. It begins at the key from, and ends after n objects or about 1 MiB in the file. more
+// says whether another one follows. The error is ErrTrimmed if the journal no longer leads
 // back to the moment.
 //
 // An encrypted file is not in the order of the keys, and neither is a source with keys of

@@ -48,8 +48,8 @@ func (s *Store) shutDown() {
 }
 
 // ListWhole returns all objects as of one commit, and their Contents. It returns no
-// objects (nil) if the contents are still those of than, and while the state is not
-// whole: before the first list of an informer's source, after its contents were set
+// objects (nil) if the contents are still those of than, and while the state is not whole.
+// It is not before the first list of an informer's source, after its contents were set
 // aside, and while they are outdated. A source that its program fills has no objects
 // before the program's first write. If some objects cannot be served, it returns an error
 // and none.

@@ -22,7 +22,7 @@ func (s *Claimed) SetTransformVersion(v string) {
 // TransformAgain sets the transform for objects that were stored under an earlier one and
 // are no longer served: the last known states of deleted objects, and objects before a
 // change. Entry.Object and Entry.Previous apply it to copies of these, so they do not show
-// more than the present transform leaves. What the earlier transform took away is missing.
+// more than the present transform leaves. They lack the parts that the earlier transform took away.
 // Namespace and name stay, also if the transform changes them.
 // fn is called from the goroutines of handlers.
 func (s *Claimed) TransformAgain(fn func(obj any) (any, error)) {

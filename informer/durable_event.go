@@ -12,8 +12,8 @@ import (
 	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
-// EventReset is the type of an event that tells a durable handler to start over: its
-// objects were another cluster's, or some changes that it had to be told were damaged.
+// EventReset is the type of an event that tells a durable handler to start over. Its objects
+// were another cluster's, or some changes that it had to be told were damaged.
 // Nothing else is told until the handler has acknowledged it. Then every object follows,
 // as cache.Added.
 const EventReset cache.DeltaType = durable.Reset

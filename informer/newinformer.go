@@ -83,7 +83,7 @@ func (l *lease) claimed() { leases.Store(l.key, l) }
 const callGrace = 100 * time.Millisecond
 
 // await waits until all handlers have ended. If another informer wants the source, it does
-// not wait for long: the caller of that one may have a lock that a handler waits for, as a
+// not wait for long. The caller of that one may have a lock that a handler waits for, as a
 // manager's cache does. A handler in its last call needs nothing of the source. A later
 // acknowledgement has no effect: the position in the file is no longer this informer's.
 func (l *lease) await(told <-chan struct{}) {

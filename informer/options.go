@@ -48,8 +48,8 @@ type Options struct {
 	// Reflector says which source it is, and how it is read from the server.
 	Reflector reflector.Options
 	// InformerName and InformerMetricsProvider publish the metrics that client-go's
-	// informers publish under a name: the length of the queue, the time to hand out
-	// popped items, and the store's version, which moves with changes. As in client-go,
+	// informers publish under a name. These are the length of the queue, the time to hand
+	// out popped items, and the store's version, which moves with changes. As in client-go,
 	// the first informer of a resource has the name. The default provider is the
 	// process's, see cache.SetInformerMetricsProvider.
 	InformerName            *cache.InformerName

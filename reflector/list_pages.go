@@ -215,7 +215,7 @@ func (l *lister) check(ctx context.Context, list runtime.Object, kept []listing.
 	if err := l.isList(list, kept); err != nil {
 		return err
 	}
-	if err := l.settle(ctx, list); err != nil {
+	if err := l.askTarget(ctx, list); err != nil {
 		return err
 	}
 	return l.same(ctx, retried)
@@ -274,8 +274,8 @@ func (l *lister) keepAhead() {
 
 // same fails if the page may come from another cluster than the pages before it, or than
 // the file's objects. It asks for the cluster if the page names another flow schema. It
-// also asks if the page was read after the link broke, or came over another connection than
-// the last one, and names no schema or is the first to name one.
+// also asks for it after a break of the link or over another connection, if the page names
+// no schema or is the first to name one.
 func (l *lister) same(ctx context.Context, retried bool) error {
 	if l.s.cluster.server == "" {
 		return nil // the client's answers cannot be seen
@@ -316,9 +316,9 @@ func (l *lister) isList(list runtime.Object, kept []listing.Object) error {
 	return fmt.Errorf("%w: it has neither objects nor a resourceVersion, and the last one had", errNoList)
 }
 
-// settle asks, at the last page, how far the watch must go to bring the objects left to
+// askTarget asks, at the last page, how far the watch must go to bring the objects left to
 // it.
-func (l *lister) settle(ctx context.Context, list runtime.Object) error {
+func (l *lister) askTarget(ctx context.Context, list runtime.Object) error {
 	if !l.moved {
 		return nil
 	}

@@ -99,7 +99,7 @@ func (s *ListerWatcher) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // cannot be served.
 func (s *ListerWatcher) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	if !s.calls.begin() {
-		return nil, errOver
+		return nil, errEnded
 	}
 	defer s.calls.end()
 	s.doubtLink()
@@ -122,7 +122,7 @@ func (s *ListerWatcher) ListWithContext(ctx context.Context, _ metav1.ListOption
 // wait for a list that it has given up. Later calls fail.
 func (s *ListerWatcher) Wait() { s.calls.wait() }
 
-var errOver = errors.New("reflector: the source has ended")
+var errEnded = errors.New("reflector: the source has ended")
 
 // calls counts the calls under way.
 type calls struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/kubewake/kubewake/internal/packed"
 )
 
-// mostSmall is how many bytes a small answer has. Whatever a gateway says in the server's
-// place has fewer, and a client of Go types decodes any JSON object as a list.
+// mostSmall is how many bytes a small answer has. A gateway that answers in the server's
+// place sends fewer, and a client of Go types decodes any JSON object as a list.
 const mostSmall = 1 << 10
 
 // checkSmall has the reader of a small answer to a list's request get errNoList if the

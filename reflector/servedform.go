@@ -46,8 +46,8 @@ const (
 	// mostFormErrors is how many relists in a row may fail because the sign cannot be
 	// learned.
 	mostFormErrors = 3
-	// formLag is how long a watch lasts, in seconds, after which the sign is asked for
-	// once more: the sign may lag behind the served form, and the form behind the sign.
+	// formLag is how long a watch lasts, in seconds, before the sign is asked for once
+	// more. The sign may lag behind the served form, and the form behind the sign.
 	formLag = 30
 	// mostFormLag is how long that watch lasts at most. If the sign cannot be asked for,
 	// the time doubles with each failed question.

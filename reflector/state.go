@@ -33,7 +33,7 @@ type State struct {
 	// ResourceVersion up to which everything has been accepted.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Confirmed is when the server last confirmed the cache, in this life of the process
-	// or an earlier one, by the device's clock of that time; zero if it never has. The
+	// or an earlier one, by the device's clock of that time. It is zero if it never has. The
 	// clock may have been set since, or restarted with the device: see Age.
 	Confirmed time.Time `json:"confirmed"`
 	// Resumes counts the lists that the file has answered and from which a watch

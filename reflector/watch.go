@@ -16,7 +16,7 @@ import (
 // another reason of reasonToRelist.
 func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !s.calls.begin() {
-		return nil, errOver
+		return nil, errEnded
 	}
 	defer s.calls.end()
 	if s.status.in(PhaseStarting) {

@@ -5,9 +5,9 @@
 // this process has open. Both readers give the same answers ([Reader]).
 //
 // The socket is for the same user and root. It has mode 0600, and other peers are turned
-// away if the system names them. No client can hold up the owner: answers are read in
-// pages, no transaction is open while an answer is sent, and connections, requests and
-// times to send or accept are bounded.
+// away if the system names them. No client can hold up the owner. Answers are read in
+// pages, and no transaction is open while one is sent. Connections, requests and times to
+// send or accept are bounded.
 package live
 
 import (
@@ -211,12 +211,18 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 			return v.sorted(ctx, fn)
 		}
 	}
-	epoch, from := uint64(0), []byte(nil)
+	return v.pages(ctx, fn)
+}
+
+// pages hands fn the query's objects in the file's order, page by page.
+func (v *view) pages(ctx context.Context, fn func(*unstructured.Unstructured) error) error {
+	q, epoch, from := v.query, uint64(0), []byte(nil)
 	if q.Index == "" && q.Namespace != "" {
 		from = index.AppendKey(nil, v.prefix())
 	}
 	for first := true; ; first = false {
 		var p boltstore.Page
+		var err error
 		if q.Index != "" {
 			p, err = v.store.IndexPage(q.Index, q.Value, from, pageSize)
 		} else {

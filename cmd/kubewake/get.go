@@ -131,17 +131,19 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 		printed.list = &lister{get: g}
 	}
 	flowing := len(names) == 0 && len(sources) == 1
+	take := func(u *unstructured.Unstructured) error {
+		switch {
+		case !selector.Matches(labels.Set(u.GetLabels())) || !g.all && u.GetNamespace() != "" && u.GetNamespace() != g.namespace:
+		case flowing:
+			return printed.add(u)
+		default:
+			found[u.GetNamespace()+"/"+u.GetName()] = u
+		}
+		return nil
+	}
 	for _, st := range sources {
 		for _, key := range keysOf(st, g.namespace, names) {
-			err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, Namespace: within(st, g.namespace, g.all), Sorted: flowing, Secrets: g.secrets}, func(u *unstructured.Unstructured) error {
-				if selector.Matches(labels.Set(u.GetLabels())) && (g.all || u.GetNamespace() == "" || u.GetNamespace() == g.namespace) {
-					if flowing {
-						return printed.add(u)
-					}
-					found[u.GetNamespace()+"/"+u.GetName()] = u
-				}
-				return nil
-			})
+			err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, Namespace: within(st, g.namespace, g.all), Sorted: flowing, Secrets: g.secrets}, take)
 			if err != nil && (key == "" || !errors.Is(err, live.ErrNotFound)) {
 				return err
 			}
@@ -154,10 +156,16 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 	if flowing {
 		return printed.end()
 	}
+	return g.printFound(out, sources[0], found, names)
+}
+
+// printFound prints the objects that were found, and fails if one of the names is not among
+// them.
+func (g *get) printFound(out io.Writer, st boltstore.State, found map[string]*unstructured.Unstructured, names []string) error {
 	objs, missing := pick(found, names)
 	if len(objs) > 0 || len(names) == 0 {
 		var text bytes.Buffer // the printers do not return errors of the writer
-		if err := g.print(&text, sources[0], objs, len(names) == 1); err != nil {
+		if err := g.print(&text, st, objs, len(names) == 1); err != nil {
 			return err
 		}
 		if _, err := text.WriteTo(out); err != nil {
@@ -165,7 +173,7 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%s %s not found in %s", sources[0].Source.Resource, strings.Join(missing, ", "), g.db.path)
+		return fmt.Errorf("%s %s not found in %s", st.Source.Resource, strings.Join(missing, ", "), g.db.path)
 	}
 	return nil
 }

@@ -112,8 +112,8 @@ func (m *wakingMapper) describe(s *boltstore.Store) {
 	}
 }
 
-// mapperOf has the kinds of the sources, as far as they are known. Whoever names no
-// version gets the most stable one that the file has. A custom resource that was defined
+// mapperOf has the kinds of the sources, as far as they are known. Without a
+// version, a kind has the most stable one in the file. A custom resource that was defined
 // again may have left sources of another plural or scope: the source that the server
 // confirmed last counts.
 func mapperOf(states []boltstore.State) meta.RESTMapper {

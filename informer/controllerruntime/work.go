@@ -18,7 +18,7 @@ import (
 // led to. After a crash, events that were not acknowledged are told again.
 //
 // If Reconcile asks for the request again (RequeueAfter), or fails, the last event of
-// each object stays unacknowledged: the request comes back after a restart, as from a
+// each object stays unacknowledged. The request then comes back after a restart, as from a
 // stock controller's initial list. So requests that are repeated from time to time are
 // repeated in the next life, too.
 type Work struct {

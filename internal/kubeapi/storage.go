@@ -176,8 +176,8 @@ func (c *Change) DropEncodings() {
 	c.gone.drop()
 }
 
-// view returns the change as a watch with this selection sees it: an object that leaves
-// the selection is DELETED in its last matching state, with the version of the change.
+// view returns the change as a watch with this selection sees it. An object that leaves the
+// selection is DELETED in its last matching state, with the version of the change.
 func (q *Selection) view(t *Type, c *Change) (watch.EventType, *Object, error) {
 	switch was, is := q.Matches(c.Prev), q.Matches(c.Cur); {
 	case is && was:

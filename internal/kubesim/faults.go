@@ -13,9 +13,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// restartWrites is how far the revision moves over a restart: a starting API
-// server writes its own leases and endpoints, which is why even an idle type's
-// watches are too old afterwards.
+// restartWrites is how far the revision moves over a restart. A starting API server
+// writes its own leases and endpoints, so even an idle type's watches are too old
+// afterwards.
 const restartWrites = 5
 
 // faults are the faults that are scripted at the moment, guarded by Server.mu.
@@ -55,7 +55,7 @@ type RestartOptions struct {
 }
 
 // Restart is the end of the server process and the start of another on the
-// same state and address: every connection closes and every watch from an
+// same state and address. Every connection closes, and every watch from an
 // earlier version gets 410. Continue tokens stay valid.
 func (s *Server) Restart(o RestartOptions) error {
 	s.mu.Lock()

@@ -12,8 +12,8 @@ type parking struct {
 	bytes int
 }
 
-// When memory is full, stuck keys are moved to the file: keys that wait for their retry,
-// that have gone unacknowledged for long, or that are kept for the next life. Their
+// When memory is full, stuck keys are moved to the file. A stuck key waits for its retry, has
+// gone unacknowledged for long, or is kept for the next life. Their
 // remaining tasks in memory only say how far they are parked.
 
 // parkAtOnce bounds what one commit parks, in bytes.

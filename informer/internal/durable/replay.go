@@ -30,15 +30,14 @@ func (w *walk) passed(s Store, key string) bool {
 }
 
 // due says whether an entry must be told instead of being left to the replay. Before the
-// replay has reached a key, only its deletes are told: of objects that an earlier life
-// may have told, or that the program may have read since the handler was added.
+// replay has reached a key, only its deletes are told. An earlier life may have told the
+// object, or the program may have read it since the handler was added.
 func (d *Handler) due(e *boltstore.Entry) bool {
 	return d.replay.passed(d.host.Store, e.Key) && !d.replay.shown.Has(e.Key) || e.Type == cache.Deleted
 }
 
-// showAgain leaves a key to the replay, since the object of an entry that is due was stored
-// under another Go type or transform: the present object is told instead, once it can be
-// read. It says whether it has. Beyond some keys all objects are shown again: a place in
+// showAgain leaves a key to the replay if the object of an entry that is due was stored under
+// another Go type or transform. The present object is told instead, once it can be read. It says whether it has. Beyond some keys all objects are shown again: a place in
 // the file is shorter than these keys.
 func (d *Handler) showAgain(e *boltstore.Entry) bool {
 	if e.Type == cache.Deleted || !e.Outdated() {
