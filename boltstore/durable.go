@@ -123,7 +123,7 @@ func (h *Handler) Release() error {
 func (h *Handler) writeLast() error {
 	h.s.lastPositions.Lock()
 	defer h.s.lastPositions.Unlock()
-	if h.changes.Load() == h.persist.Load() {
+	if h.changes.Load() == h.persist.Load() && !h.s.claimDue() { // a machine that has slept has noted nothing meanwhile
 		return nil
 	}
 	return h.s.writePositions()
