@@ -238,7 +238,7 @@ func (a *applier) put(c *Change, w was) error {
 	default:
 		a.draft(cache.Updated, c, next, raw, old, oldRaw)
 	}
-	if a.ahead(c, w) {
+	if a.ownIsNewer(c, w) {
 		if err := a.carry(c.key, w); err != nil {
 			return err
 		}
@@ -319,7 +319,7 @@ func (a *applier) remove(c *Change, w was) error {
 			return err
 		}
 	}
-	if a.ahead(c, w) {
+	if a.ownIsNewer(c, w) {
 		if err := a.carry(c.key, w); err != nil {
 			return err
 		}

@@ -36,9 +36,9 @@ type committer struct {
 	flush  chan struct{} // write bookmarks, told marks and positions, too
 	ended  chan struct{} // closed once nothing more will be committed
 
-	turn    sync.Mutex // held while the goroutine begins or ends; taken before the other locks
-	running *running   // nil while there is none
-	stopped bool
+	lifecycle sync.Mutex // held while the goroutine begins or ends; taken before the other locks
+	running   *running   // nil while there is none
+	stopped   bool
 
 	// ending is how many bytes each source's producer has handed over since the goroutine
 	// is to end, nil before. Only the goroutine uses it.
@@ -69,7 +69,7 @@ func newCommitter(db *DB) *committer {
 	}
 }
 
-// begin and end need turn.
+// begin and end need lifecycle.
 func (c *committer) begin() {
 	if c.running == nil && !c.stopped {
 		c.running = &running{make(chan struct{}), make(chan struct{})}
@@ -104,8 +104,8 @@ func (c *committer) err() error {
 
 // stop commits what is pending, once, and ends the committer for good.
 func (c *committer) stop() error {
-	c.turn.Lock()
-	defer c.turn.Unlock()
+	c.lifecycle.Lock()
+	defer c.lifecycle.Unlock()
 	c.end()
 	if !c.stopped {
 		c.stopped = true
@@ -118,8 +118,8 @@ func (c *committer) stop() error {
 }
 
 func (c *committer) attach(s *Store) {
-	c.turn.Lock()
-	defer c.turn.Unlock()
+	c.lifecycle.Lock()
+	defer c.lifecycle.Unlock()
 	c.mu.Lock()
 	c.stores = append(c.stores, s)
 	c.mu.Unlock()
@@ -129,8 +129,8 @@ func (c *committer) attach(s *Store) {
 // detach returns once no work of the store is under way and none can begin. The
 // goroutine ends with the last store.
 func (c *committer) detach(s *Store) {
-	c.turn.Lock()
-	defer c.turn.Unlock()
+	c.lifecycle.Lock()
+	defer c.lifecycle.Unlock()
 	if c.remove(s) {
 		c.end()
 	}

@@ -39,7 +39,7 @@ func (s indexing) add(add cache.Indexers) (inMemory bool, err error) {
 	if r == nil {
 		return false, nil
 	}
-	s.indexMemory(add, r.ahead(add))
+	s.indexMemory(add, r.callNew(add))
 	s.buildLater(add)
 	return true, nil
 }

@@ -63,7 +63,7 @@ func (a *applier) settleNote(c *Change, w was, before *note) error {
 		}
 	}
 	failed := c.failed
-	switch kept := !a.own && a.ahead(c, w); { // readers still see the own write
+	switch kept := !a.own && a.ownIsNewer(c, w); { // readers still see the own write
 	case kept && before != nil:
 		failed = before.Indices
 	case kept || c.typ == cache.Deleted:

@@ -140,9 +140,9 @@ func (a *applier) look(k []byte) (w was) {
 	return w
 }
 
-// ahead says whether the own write at a key is newer than the server's change. Readers
+// ownIsNewer says whether the own write at a key is newer than the server's change. Readers
 // then keep it until the server has reached its version.
-func (a *applier) ahead(c *Change, w was) bool {
+func (a *applier) ownIsNewer(c *Change, w was) bool {
 	if !w.owned || w.item == nil || a.dropsOwn {
 		return false
 	}

@@ -277,7 +277,7 @@ func (r *resident) index(fns cache.Indexers, ahead *adding, m *sourceMeta) (same
 		case r.called[name] && built[name]:
 			delete(r.called, name)
 			for _, sl := range r.slots {
-				if !sl.settled(name) {
+				if !sl.dropLate(name) {
 					return false
 				}
 			}

@@ -88,8 +88,8 @@ func (o *objectMemory) wait() {
 	}
 }
 
-// settle has the sources that did not fit try again.
-func (o *objectMemory) settle(db *DB) {
+// tryRefused has the sources that did not fit try again.
+func (o *objectMemory) tryRefused(db *DB) {
 	o.mu.Lock()
 	refused := o.refused
 	o.refused = false

@@ -92,7 +92,7 @@ func (s *Store) forget(r *resident) {
 	}
 	s.memory.mu.Unlock()
 	s.db.objects.give(counted)
-	s.db.objects.settle(s.db)
+	s.db.objects.tryRefused(s.db)
 }
 
 // settleMemory begins to load the objects if they should be in memory and are not. It is
@@ -188,7 +188,7 @@ func (s *Store) fill(r *resident) {
 		s.giveUp(r, err)
 		return
 	}
-	s.db.objects.settle(s.db) // it may have needed less than was reserved
+	s.db.objects.tryRefused(s.db) // it may have needed less than was reserved
 }
 
 // install has readers use r, which is complete.

@@ -32,9 +32,9 @@ type adding struct {
 	values []string
 }
 
-// ahead calls the functions of new indices for the objects that are in memory now. It needs
+// callNew calls the functions of new indices for the objects that are in memory now. It needs
 // no lock of the file, so the functions may wait for commits.
-func (r *resident) ahead(fns cache.Indexers) *adding {
+func (r *resident) callNew(fns cache.Indexers) *adding {
 	m := r.s.metaNow()
 	r.mu.RLock()
 	objs, slots := make([]any, 0, len(r.slots)), make([]*slot, 0, len(r.slots))
@@ -121,9 +121,9 @@ func (sl *slot) keepLate(was *slot, but []format.IndexValues) {
 	}
 }
 
-// settled drops late values that the record has by now, too. It returns false if the
+// dropLate drops late values that the record has by now, too. It returns false if the
 // record's values differ.
-func (sl *slot) settled(name string) bool {
+func (sl *slot) dropLate(name string) bool {
 	for p := &sl.late; *p != nil; p = &(*p).next {
 		if l := *p; l.name == name {
 			*p = l.next

@@ -178,7 +178,7 @@ func (d *Handler) checkSynced() {
 	}
 	for _, q := range d.queues.ofKey {
 		// A key that is told nothing more before it is acknowledged counts as told.
-		if q.told < len(q.tasks) && q.ahead() < AheadOfAck && q.failed == 0 && q.tasks[q.told].first <= seq {
+		if q.told < len(q.tasks) && q.unacked() < AheadOfAck && q.failed == 0 && q.tasks[q.told].first <= seq {
 			return
 		}
 	}

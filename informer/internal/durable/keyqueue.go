@@ -87,16 +87,16 @@ func (s *queues) add(key string, t *task) {
 	}
 	q.tasks = append(q.tasks, t)
 	s.memory.hold(t, 1)
-	if n := len(q.tasks) - q.told; n > AheadOfAck && (q.failed > 0 || q.ahead() >= AheadOfAck) {
+	if n := len(q.tasks) - q.told; n > AheadOfAck && (q.failed > 0 || q.unacked() >= AheadOfAck) {
 		s.collapse(q)
 	}
 	s.schedule(q)
 }
 
-// ahead is how many tasks were told ahead of an acknowledgement. Behind a kept task only
+// unacked is how many tasks were told ahead of an acknowledgement. Behind a kept task only
 // those that are being worked on count: the kept one may never be acknowledged, and the
 // key must go on.
-func (q *keyQueue) ahead() (n int) {
+func (q *keyQueue) unacked() (n int) {
 	if q.told == 0 || !q.tasks[0].kept {
 		return q.told
 	}
@@ -160,7 +160,7 @@ func group(entries []*boltstore.Entry, last uint64) (tasks []*task) {
 
 // next is the task to be told now, nil if there is none.
 func (q *keyQueue) next() *task {
-	if q.busy || q.waiting || q.loading || q.again || q.dropped || q.told == len(q.tasks) || q.ahead() >= AheadOfAck {
+	if q.busy || q.waiting || q.loading || q.again || q.dropped || q.told == len(q.tasks) || q.unacked() >= AheadOfAck {
 		return nil
 	}
 	return q.tasks[q.told]
@@ -183,9 +183,9 @@ func (s *queues) schedule(q *keyQueue) {
 	s.ready.Signal()
 }
 
-// settle takes acknowledged tasks off a key's queue. If the key was refused, it begins
+// takeAcked takes acknowledged tasks off a key's queue. If the key was refused, it begins
 // the backoff.
-func (s *queues) settle(q *keyQueue) {
+func (s *queues) takeAcked(q *keyQueue) {
 	n := 0
 	for !q.again && n < q.told && q.tasks[n].acked {
 		n++

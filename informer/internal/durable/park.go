@@ -24,7 +24,7 @@ func (s *queues) isStuck(q *keyQueue) bool {
 	if q.busy || q.loading || q.ready || q.dropped || len(q.tasks) == 0 || q.tasks[0].reset || q.tasks[len(q.tasks)-1].entry == nil {
 		return false
 	}
-	return q.waiting || (q.told == len(q.tasks) || q.ahead() >= AheadOfAck) && (q.kept || s.host.Clock.Since(q.since) >= s.o.StuckAfter)
+	return q.waiting || (q.told == len(q.tasks) || q.unacked() >= AheadOfAck) && (q.kept || s.host.Clock.Since(q.since) >= s.o.StuckAfter)
 }
 
 // offerForParking adds a key to the commit if it is stuck. It says whether it has.

@@ -81,7 +81,7 @@ func (d *Handler) unpark(key string, last uint64, entries []*boltstore.Entry) {
 		}
 	}
 	d.replace(q, last, entries)
-	d.queues.settle(q)
+	d.queues.takeAcked(q)
 }
 
 // replace puts the parked entries of a key in place of its tasks up to last that were not
@@ -202,7 +202,7 @@ func (d *Handler) fillLoads(most int) bool {
 			last, entries = p.Last[i], p.Entries[i]
 		}
 		d.replace(q, last, entries)
-		d.queues.settle(q)
+		d.queues.takeAcked(q)
 	}
 	return true
 }

@@ -147,7 +147,7 @@ func (s *queues) returned(dl *Delivery, err error) {
 	default:
 		s.failed(q, err)
 	}
-	s.settle(q)
+	s.takeAcked(q)
 	if dl.t.kept { // before the call has returned
 		s.owner.kept(q)
 	}
@@ -167,7 +167,7 @@ func (s *queues) end(dl *Delivery, err error) {
 	} else {
 		dl.t.acked = true
 	}
-	s.settle(q)
+	s.takeAcked(q)
 }
 
 // failed makes a key be told again. The caller holds the mutex.
