@@ -38,7 +38,7 @@ func TestWaitsForABusyFile(t *testing.T) {
 		}
 		opened <- db
 	}()
-	waitLocked(t, path)
+	waitLocked(t)
 	if err := os.WriteFile(path, good, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestWaitsForCompaction(t *testing.T) {
 				}
 				opened <- err
 			}()
-			waitLocked(t, path)
+			waitLocked(t)
 		}
 		return nil
 	}
