@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -284,6 +285,7 @@ func closeTest(t testing.TB, db *DB) {
 	}
 	for _, s := range db.claimed() {
 		sameInMemory(t, s)
+		sameMeta(t, s)
 	}
 	for _, s := range db.claims {
 		s.release()
@@ -346,4 +348,27 @@ func kept(t testing.TB, db *DB) {
 		}
 	}
 	t.Fatal("the keeper did not look")
+}
+
+// sameMeta checks that no read has changed the meta that all reads share.
+func sameMeta(t testing.TB, s *Store) {
+	t.Helper()
+	last := s.lastParsed()
+	if last == nil {
+		return
+	}
+	err := s.db.h.view(func(tx *bolt.Tx) error {
+		src, err := s.bucket(tx)
+		if err != nil {
+			return err
+		}
+		is, err := src.openMeta(last.stored)
+		if err == nil && !reflect.DeepEqual(is, last.meta) {
+			t.Errorf("a read has changed the meta: %+v, not %+v", last.meta, is)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrNoSource) {
+		t.Errorf("the meta of %s: %v", s.source, err)
+	}
 }

@@ -1,10 +1,12 @@
 package boltstore
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
+	"weak"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -272,6 +274,35 @@ func (t sourceTx) openMeta(raw []byte) (*sourceMeta, error) {
 		}
 	}
 	return parseMeta(raw)
+}
+
+// parsedMeta is a meta as it is in the file, and its parsed form, which does not change.
+type parsedMeta struct {
+	stored []byte
+	meta   *sourceMeta
+}
+
+// readMeta returns the meta that a transaction sees. It is decrypted and parsed once for
+// each commit that changes it: this would take most of the time of a read of one object.
+// The garbage collector takes it from sources that nobody reads.
+func (s *Store) readMeta(src sourceTx) (*sourceMeta, error) {
+	stored := src.Root.Get(layout.KeyMeta)
+	if last := s.lastParsed(); last != nil && stored != nil && bytes.Equal(last.stored, stored) {
+		return last.meta, nil
+	}
+	m, err := src.openMeta(stored)
+	if err == nil {
+		p := weak.Make(&parsedMeta{bytes.Clone(stored), m})
+		s.parsed.Store(&p)
+	}
+	return m, err
+}
+
+func (s *Store) lastParsed() *parsedMeta {
+	if p := s.parsed.Load(); p != nil {
+		return p.Value()
+	}
+	return nil
 }
 
 func (t sourceTx) putMeta(m *sourceMeta) error {

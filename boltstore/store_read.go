@@ -36,7 +36,8 @@ func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error 
 	})
 }
 
-// view runs fn on the source's buckets and the meta of the same commit.
+// view runs fn on the source's buckets and the meta of the same commit. fn must not change
+// the meta: other reads get it, too.
 func (s *Store) view(fn func(m *sourceMeta, src sourceTx) error) error {
 	id, repairs := 0, s.db.repairs.Load()
 	err := s.db.h.view(func(tx *bolt.Tx) error {
@@ -57,7 +58,7 @@ func (s *Store) in(tx *bolt.Tx, fn func(m *sourceMeta, src sourceTx) error) erro
 	if err != nil {
 		return err
 	}
-	m, err := src.meta()
+	m, err := s.readMeta(src)
 	if err != nil {
 		return err
 	}
