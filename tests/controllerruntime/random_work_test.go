@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -33,9 +35,10 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestWorkAtRandom: a durable controller, whose managers end at any moment, whose
-// reconciles fail, panic and outlast their manager, and whose link breaks, in the end has
-// reconciled the last state of each object, deletes included.
+// TestWorkAtRandom: a durable controller, whose managers end or are killed at any moment,
+// whose caches have other namespaces in each life, whose reconciles fail, panic and outlast
+// their manager, and whose link breaks, in the end has reconciled the last state of each
+// object, deletes included.
 func TestWorkAtRandom(t *testing.T) {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble
@@ -60,7 +63,8 @@ type worker struct {
 	done map[reconcile.Request]seen // by the last reconcile that succeeded
 	r    *rand.Rand                 // of reconciles
 	calm bool
-	n    int // reconciles
+	n    int  // reconciles
+	dies bool // the life is killed
 }
 
 // seen is the state that a reconcile has read: "gone", or a version.
@@ -105,11 +109,17 @@ func (w *worker) live(last bool) {
 	w.mu.Lock()
 	w.calm = last
 	w.mu.Unlock()
+	namespaces := maps.Clone(w.namespaces)
+	for _, ns := range slices.Sorted(maps.Keys(namespaces)) {
+		if !last && len(namespaces) > 1 && r.IntN(3) == 0 {
+			delete(namespaces, ns) // its list stays in the file
+		}
+	}
 	quiet := logr.Discard()
 	grace := time.Duration(r.IntN(3)) * time.Second
 	mgr, err := durable.NewManager(w.sim.RESTConfig(), ctrl.Options{Metrics: metrics.Options{BindAddress: "0"}, GracefulShutdownTimeout: &grace,
 		Controller: config.Controller{SkipNameValidation: new(true)},
-		Cache:      cache.Options{DefaultNamespaces: maps.Clone(w.namespaces)},
+		Cache:      cache.Options{DefaultNamespaces: namespaces},
 		// While a cache asks for kinds, it holds a lock, and the bubble's clock would stand still.
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return w.mapper, nil },
 	}, durable.File{Path: w.path, Options: boltstore.Options{Logger: &quiet, Durability: boltstore.DurabilityProcess}, Informers: informer.Options{Strict: true}})
@@ -125,10 +135,14 @@ func (w *worker) live(last bool) {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	w.say("life, grace ", grace)
+	w.say("life, grace ", grace, ", namespaces ", len(namespaces))
 	go func() { ended <- mgr.Start(ctx) }()
 	for range r.IntN(6) {
 		w.disturb()
+	}
+	kill := func() {}
+	if !last && r.IntN(2) == 0 {
+		kill = w.killed(durable.FileOf(mgr))
 	}
 	if !last && w.namespaces != nil { // controller-runtime leaves goroutines if some lists and handlers never sync
 		w.mu.Lock()
@@ -145,10 +159,38 @@ func (w *worker) live(last bool) {
 	if err := <-ended; err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		w.t.Error(err)
 	}
-	if last {
+	if last || w.dies {
 		after(time.Hour)
 		if err := durable.FileOf(mgr).Close(); err != nil {
 			w.t.Error(err)
+		}
+	}
+	kill()
+}
+
+// killed kills the process, as far as the file and what was done are concerned: the next
+// life finds them as they are now. It returns a function for when the life has ended.
+func (w *worker) killed(db *boltstore.DB) func() {
+	w.t.Helper()
+	w.mu.Lock() // what is done until then is in the file, or is told again
+	defer w.mu.Unlock()
+	w.say("killed")
+	done := maps.Clone(w.done)
+	s, err := db.Snapshot()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	file, err := io.ReadAll(s)
+	if err := errors.Join(err, s.Close()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.dies = true
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.dies, w.done = false, done
+		if err := os.WriteFile(w.path, file, 0o600); err != nil {
+			w.t.Fatal(err)
 		}
 	}
 }
