@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -76,5 +77,27 @@ func TestNilFile(t *testing.T) {
 		if r, ok := inf.(*refused); ok != strict || ok && !strings.Contains(r.State().Reason, says) {
 			t.Errorf("strict %v: %T", strict, inf)
 		}
+	}
+}
+
+// TestNilListerWatcher: an informer without a ListerWatcher is an error if nothing else says
+// which list it is, and a manager gets client-go's. With a stated source it works as
+// client-go's does: a unit test fills the store itself.
+func TestNilListerWatcher(t *testing.T) {
+	w := newWorld(t)
+	m := w.managed()
+	if _, err := NewSharedIndexInformer(m.db, nil, &corev1.ConfigMap{}, Options{}); !errors.Is(err, reflector.ErrUnidentified) || !strings.Contains(err.Error(), "nil") {
+		t.Error(err)
+	}
+	if inf := ForControllerRuntime(m.db, Options{})(nil, &corev1.ConfigMap{}, 0, cache.Indexers{}); inf == nil || len(m.db.Fallbacks()) != 1 {
+		t.Errorf("%T, fallbacks %v", inf, m.db.Fallbacks())
+	}
+	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}
+	inf, err := NewSharedIndexInformer(m.db, nil, &corev1.ConfigMap{}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := inf.GetIndexer().Add(cm("a")); err != nil || len(inf.GetStore().List()) != 1 {
+		t.Error(inf.GetStore().List(), err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/objmeta"
 )
 
 // ErrUnidentified means that a source's identity could not be learned. It is
@@ -55,6 +56,9 @@ var errProbed = errors.New("reflector: request intercepted to learn its URL")
 // request. It fails with ErrUnidentified if it cannot, and with ctx's error if that
 // ends first.
 func Identify(ctx context.Context, lw cache.ListerWatcher, example runtime.Object) (boltstore.Source, string, error) {
+	if objmeta.IsNil(lw) {
+		return boltstore.Source{}, "", fmt.Errorf("%w (the ListerWatcher is nil)", ErrUnidentified)
+	}
 	p := &probe{}
 	if err := intercept(ctx, lw, p); err != nil {
 		return boltstore.Source{}, "", err
