@@ -34,7 +34,7 @@ type Options struct {
 	// seconds to spare flash, or below the default if changes must be seen sooner. An
 	// idle file commits a change at once. Readers see a change once it is committed. The
 	// first sync, a relist, a program's own write and the end of an informer do not wait
-	// for the window. Default 20 ms.
+	// for the window. Default 20 ms. Negative: a change waits only for the commit before it.
 	//
 	// The time that a commit takes counts towards the window, up to 10 ms and half of
 	// it, except after a commit of more than a MiB.

@@ -9,6 +9,9 @@
 //
 //	inf := informertest.NewSharedIndexInformer(t, framework.NewFakeControllerSource(), &corev1.Pod{}, informer.Options{})
 //
+// In a testing/synctest bubble handlers have been told everything once synctest.Wait has
+// returned, as with client-go's informers.
+//
 // To test a restart, wake two factories in turn over one file; see the example of [Open].
 //
 // A program that opens its file itself needs at most [ListerWatcher] from here, if it
@@ -20,7 +23,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,7 +43,8 @@ import (
 // nothing, and it ends when it is stopped.
 func Open(t testing.TB) *boltstore.DB {
 	t.Helper()
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "informertest.db"), boltstore.Options{Durability: boltstore.DurabilityProcess, Window: time.Millisecond})
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Window: -1} // synctest.Wait does not wait for timers
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "informertest.db"), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,6 +51,7 @@ var (
 		zstd.WithWindowSize(blockPart), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // a block has its own sum
 	zdec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(maxBlockBytes))
+	_ = zenc.EncodeAll(nil, nil) // makes its channel: one that a synctest bubble makes is of no use outside it
 )
 
 // A large block is packed as several zstd frames, one after the other. Each part

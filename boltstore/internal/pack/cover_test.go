@@ -23,7 +23,7 @@ func TestTrain(t *testing.T) {
 	for i := range MaxSamples {
 		s.Add(pod(i * 20))
 	}
-	plainPacker().Pack(pod(0)) // makes its encoders
+	plainPacker.Pack(pod(0)) // makes its encoders
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	p, err := Train(2, s.Samples)

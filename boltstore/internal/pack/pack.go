@@ -97,11 +97,14 @@ func (p *Packer) Unpack(b []byte, size int, buf []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// plainPacker is the Packer without a dictionary, for all files.
-var plainPacker = sync.OnceValue(func() *Packer {
+// plainPacker is the Packer without a dictionary, for all files. It is made here, and not at
+// its first use, with its channels: those that a synctest bubble makes are of no use outside
+// it.
+var plainPacker = func() *Packer {
 	p, _ := newPacker(format.PackedPlain, nil)
+	p.enc().EncodeAll(nil, nil)
 	return p
-})
+}()
 
 // Set is the dictionaries of one source. All stores of the source in a file share
 // it. It is safe for concurrent use.
@@ -158,7 +161,7 @@ func (p *Set) Add(pk *Packer) {
 // Get returns the Packer of that version. The error says that it is damaged or missing.
 func (p *Set) Get(version uint32) (*Packer, error) {
 	if version == format.PackedPlain {
-		return plainPacker(), nil
+		return plainPacker, nil
 	}
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -185,7 +188,7 @@ func (p *Set) Current() *Packer {
 	if p.current != nil {
 		return p.current
 	}
-	return plainPacker()
+	return plainPacker
 }
 
 // Forget stops the use of dictionaries for new records until another one is trained.

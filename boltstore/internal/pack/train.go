@@ -105,7 +105,7 @@ func Train(version uint32, samples [][]byte) (p *Packer, err error) {
 		return len(packed)
 	}
 	for _, b := range others {
-		in, by, without = in+len(b), by+size(p, b), without+size(plainPacker(), b)
+		in, by, without = in+len(b), by+size(p, b), without+size(plainPacker, b)
 	}
 	if float64(by) > 0.9*float64(without) {
 		return nil, fmt.Errorf("it would not pay: %d bytes, %d without it", by, without)
