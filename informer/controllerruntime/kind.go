@@ -40,7 +40,7 @@ import (
 // goes on, another one can begin with a Work of that name. It gets what the first one had
 // not finished.
 func Kind[object client.Object](w *Work, c cache.Cache, obj object, h handler.TypedEventHandler[object, reconcile.Request], predicates ...predicate.TypedPredicate[object]) source.SyncingSource {
-	return &kind[object]{work: w, cache: c, obj: obj, handler: h, predicates: predicates, started: make(chan error, 1)}
+	return &kind[object]{work: w, cache: c, obj: obj, handler: h, predicates: predicates, started: make(chan error, 1), cancel: func() {}}
 }
 
 // For is a Kind in place of a builder's For: it makes a request for each object.
@@ -56,7 +56,9 @@ type kind[object client.Object] struct {
 	predicates []predicate.TypedPredicate[object]
 
 	started chan error // gets one, and is closed
-	once    sync.Once
+	mu      sync.Mutex
+	begun   bool
+	cancel  context.CancelFunc // ends the source
 }
 
 // String names the source in controller-runtime's log.
@@ -68,18 +70,22 @@ func (k *kind[object]) Start(ctx context.Context, q workqueue.TypedRateLimitingI
 	case isNil(k.work), isNil(k.cache), isNil(k.obj), isNil(k.handler):
 		return errors.New("controllerruntime: Kind needs a Work, a cache, an object and a handler")
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.begun {
+		return errors.New("controllerruntime: a source is for one controller: make another one")
+	}
+	ctx, cancel := context.WithCancel(ctx)
 	if err := k.work.begin(ctx, q); err != nil {
+		cancel()
 		return err
 	}
-	err := errors.New("controllerruntime: a source is for one controller: make another one")
-	k.once.Do(func() {
-		err = nil
-		go func() {
-			defer close(k.started)
-			k.started <- k.start(ctx, q)
-		}()
-	})
-	return err
+	k.begun, k.cancel = true, cancel
+	go func() {
+		defer close(k.started)
+		k.started <- k.start(ctx, q)
+	}()
+	return nil
 }
 
 func (k *kind[object]) start(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -113,12 +119,17 @@ func (k *kind[object]) start(ctx context.Context, q workqueue.TypedRateLimitingI
 }
 
 // WaitForSync implements source.SyncingSource: it waits for the cache. It does not wait
-// until the handler was told everything, which takes acknowledgements.
+// until the handler was told everything, which takes acknowledgements. If it fails, the
+// source ends: so does the controller, and another one may begin with its Work.
 func (k *kind[object]) WaitForSync(ctx context.Context) error {
 	select {
 	case err := <-k.started:
+		if err != nil {
+			k.cancel()
+		}
 		return err
 	case <-ctx.Done():
+		k.cancel()
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil
 		}
