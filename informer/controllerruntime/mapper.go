@@ -131,15 +131,19 @@ func mapperOf(states []boltstore.State) meta.RESTMapper {
 		return version.CompareKubeAwareVersionStrings(b.Version, a.Version)
 	})
 	m := meta.NewDefaultRESTMapper(slices.Compact(versions))
-	for _, st := range known {
-		scope := meta.RESTScopeRoot
+	scope := func(st boltstore.State) meta.RESTScope {
 		if st.Scope == boltstore.ScopeNamespaced {
-			scope = meta.RESTScopeNamespace
+			return meta.RESTScopeNamespace
 		}
+		return meta.RESTScopeRoot
+	}
+	for _, st := range known { // caches of several namespaces ask for lists; a kind of such a name takes its place
+		m.Add(schema.FromAPIVersionAndKind(st.APIVersion, st.Kind+"List"), scope(st))
+	}
+	for _, st := range known {
 		gvk := schema.FromAPIVersionAndKind(st.APIVersion, st.Kind)
 		_, singular := meta.UnsafeGuessKindToResource(gvk)
-		m.AddSpecific(gvk, gvk.GroupVersion().WithResource(st.Source.Resource), singular, scope)
-		m.Add(gvk.GroupVersion().WithKind(gvk.Kind+"List"), scope) // caches of several namespaces ask for it
+		m.AddSpecific(gvk, gvk.GroupVersion().WithResource(st.Source.Resource), singular, scope(st))
 	}
 	return m
 }
