@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -52,6 +53,9 @@ var (
 // and its store. example is an object of the type that lw returns. server is the address
 // that lw reads from, as Identify returns it, "" if unknown.
 func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, example runtime.Object, server string, o Options) *ListerWatcher {
+	if o.quietTimeout == 0 && server == "" && watchlist.DoesClientNotSupportWatchListSemantics(lw) {
+		o.quietTimeout = forever // a fake sends no bookmarks, and has no link that could be dead
+	}
 	o = o.withDefaults()
 	clock := o.clock
 	if clock == nil {

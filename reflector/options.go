@@ -56,7 +56,8 @@ type Options struct {
 	// quietTimeout is how long a watch may bring neither event nor bookmark, and a
 	// request no byte. After that it is given up, and the server is asked. The server
 	// sends a bookmark about once a minute. If it sends none, the time grows to ten
-	// minutes. At least 1 s. The default, and a negative value, mean 90 s.
+	// minutes. At least 1 s. The default, and a negative value, mean 90 s. The watch of a
+	// client-go fake is not given up by default.
 	quietTimeout time.Duration
 	// retryUnstored is how long after an object could not be stored, for example since
 	// its transform failed, everything is listed again. The time doubles up to ten

@@ -8,6 +8,9 @@ import (
 // quietest is how long a watch may be quiet if no bookmarks come.
 const quietest = 10 * time.Minute
 
+// forever is how long the watch of a client-go fake may be quiet.
+const forever = 100 * 365 * 24 * time.Hour
+
 // patience is how long a watch may bring neither event nor bookmark. It learns
 // whether the server sends bookmarks.
 type patience struct {

@@ -11,8 +11,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/informer/informertest"
@@ -88,4 +91,37 @@ func TestBubbles(t *testing.T) {
 // bigPod is large enough to be packed.
 func bigPod(name, n string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, Annotations: map[string]string{"n": n, "text": strings.Repeat("text ", 2000)}}}
+}
+
+// TestFakeWatcher: the only watch of a fake stays open, however long nothing happens, as with
+// client-go's informers. A test that sends to one that was stopped panics.
+func TestFakeWatcher(t *testing.T) {
+	for _, version := range []string{"", "7"} {
+		synctest.Test(t, func(t *testing.T) {
+			client, w := fake.NewClientset(), watch.NewFake()
+			client.PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+				return true, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: version}}, nil
+			})
+			client.PrependWatchReactor("pods", k8stesting.DefaultWatchReactor(w, nil))
+			f := informers.NewSharedInformerFactory(client, 0)
+			informertest.Wake(t, f, &corev1.Pod{})
+			inf := f.Core().V1().Pods().Informer()
+			ctx, stop := context.WithCancel(t.Context())
+			f.StartWithContext(ctx)
+			f.WaitForCacheSyncWithContext(ctx)
+			for day := range 3 {
+				time.Sleep(24 * time.Hour) // of the bubble
+				w.Add(bigPod(fmt.Sprint(day), ""))
+				synctest.Wait()
+				if n := len(inf.GetStore().List()); n != day+1 {
+					t.Errorf("%d objects on day %d", n, day)
+				}
+			}
+			if n := len(client.Actions()); n != 2 {
+				t.Errorf("version %q: %d requests: %v", version, n, client.Actions())
+			}
+			stop()
+			f.Shutdown()
+		})
+	}
 }
