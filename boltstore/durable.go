@@ -62,6 +62,10 @@ func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Positio
 			if known = m.NamesLost || anyStray(all); known {
 				st.startOver(m)
 			}
+		} else if err := t.parkedAs(name, st); err != nil {
+			if err := s.restart(t, m, name, st, err); err != nil {
+				return err
+			}
 		}
 		st.seen(s.db.device, 1)
 		if err := t.dropUseless(name, st); err != nil {
