@@ -209,18 +209,6 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	}
 }
 
-// check fails if the answer is no list, or may come from another cluster. At the last page
-// it also asks how far the watch must go.
-func (l *lister) check(ctx context.Context, list runtime.Object, kept []listing.Object, retried bool) error {
-	if err := l.isList(list, kept); err != nil {
-		return err
-	}
-	if err := l.askTarget(ctx, list); err != nil {
-		return err
-	}
-	return l.same(ctx, retried)
-}
-
 // adapt changes how pages are asked for, if the error of the answer (err) or of reading it
 // raw (rawErr) calls for that. It says whether the page is to be asked for again at once.
 func (l *lister) adapt(ctx context.Context, err, rawErr error) bool {
@@ -270,64 +258,6 @@ func (l *lister) keepAhead() {
 	} else if l.ahead.again(l.ctx, &l.s.requests, l.s.patience.get()) {
 		l.s.form.doubt()
 	}
-}
-
-// same fails if the page may come from another cluster than the pages before it, or than
-// the file's objects. It asks for the cluster if the page names another flow schema. It
-// also asks for it after a break of the link or over another connection, if the page names
-// no schema or is the first to name one.
-func (l *lister) same(ctx context.Context, retried bool) error {
-	if l.s.cluster.server == "" {
-		return nil // the client's answers cannot be seen
-	}
-	conn, flow := l.s.cluster.answeredOver()
-	if l.conn != "" && conn != l.conn {
-		retried, l.noEarly = true, true
-		l.dropEarly() // it may be the one that needed another connection
-	}
-	l.conn = conn
-	first := l.at.rv == "" && l.flow == ""
-	if first {
-		l.flow = flow
-	}
-	if broke := retried || first && l.s.cluster.reconnected(); flow == l.flow && (flow != "" && !first || !broke) {
-		return nil
-	}
-	told, err := l.s.requests.clusterUID(ctx)
-	switch uid := l.s.cluster.uid(); {
-	case err != nil:
-		return err
-	case uid == "" && flow == l.flow:
-		return nil // no difference can be seen
-	case uid == "" || uid != told.uid && (told.uid != "" || flow != l.flow):
-		return errAnother
-	}
-	l.flow = flow // a server that starts names other schemas at first
-	return nil
-}
-
-// isList fails if the page is empty and states no version, while the last list or an
-// earlier page did: see requests.lists.
-func (l *lister) isList(list runtime.Object, kept []listing.Object) error {
-	m, err := meta.ListAccessor(list)
-	if err != nil || m.GetResourceVersion() != "" || meta.LenList(list)+len(kept) > 0 || cmp.Or(l.at.rv, l.s.store.Listed()) == "" {
-		return err
-	}
-	return fmt.Errorf("%w: it has neither objects nor a resourceVersion, and the last one had", errNoList)
-}
-
-// askTarget asks, at the last page, how far the watch must go to bring the objects left to
-// it.
-func (l *lister) askTarget(ctx context.Context, list runtime.Object) error {
-	if !l.moved {
-		return nil
-	}
-	m, err := meta.ListAccessor(list)
-	if err != nil || m.GetContinue() != "" {
-		return err
-	}
-	l.at.settled, err = l.s.serverVersion(ctx)
-	return err
 }
 
 // weight is how much memory a page takes. For a page of metadata it is at least a quarter
