@@ -172,12 +172,24 @@ func (l *Link) RoundTrip(r *http.Request) (*http.Response, error) {
 		rt = c.impersonating(rt)
 	}
 	resp, err := rt.RoundTrip(r)
+	for tries := 1; tries < 3 && isStray(r, err); tries++ {
+		resp, err = rt.RoundTrip(r)
+	}
 	if err != nil {
 		l.cluster.doubts.Add(1)
 		return nil, err
 	}
 	l.reviews.reached()
 	return resp, nil
+}
+
+// isStray says whether err is the end of another request, and r can be sent again. net/http
+// gives a connection of HTTP/1 to the next request before it has told the caller of the last
+// one. If that caller leaves at this instant, the connection ends with his error
+// (https://go.dev/issue/41600).
+func isStray(r *http.Request, err error) bool {
+	return errors.Is(err, context.Canceled) && r.Context().Err() == nil &&
+		(r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.Body == nil || r.Body == http.NoBody)
 }
 
 // failed answers a request that could not be passed on. began is when it was begun.
