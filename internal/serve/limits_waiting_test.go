@@ -16,13 +16,26 @@ import (
 	"github.com/kubewake/kubewake/boltstore/apifile"
 )
 
+// hold tells asked of a request, and keeps it until over is closed. If the server broke its
+// connections instead, net/http would send reads again.
+func hold(r *http.Request, asked chan<- struct{}, over <-chan struct{}) {
+	select {
+	case asked <- struct{}{}:
+	case <-over:
+		return
+	}
+	select {
+	case <-r.Context().Done():
+	case <-over:
+	}
+}
+
 // TestServerHolds: requests that the server does not answer leave room for those that the
 // file answers.
 func TestServerHolds(t *testing.T) {
-	asked := make(chan struct{})
+	asked, over := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		asked <- struct{}{}
-		<-r.Context().Done()
+		hold(r, asked, over)
 	}))
 	defer server.Close()
 	l := Limits{Requests: 4, Watches: 4}
@@ -41,17 +54,16 @@ func TestServerHolds(t *testing.T) {
 		go s.get("/api/v1/pods?watch=true")
 		<-asked
 	}
-	server.CloseClientConnections()
+	close(over)
 }
 
 // TestServerHoldsDocuments: documents of discovery, and questions about rights, also wait for
 // the server. They have no places of their own.
 func TestServerHoldsDocuments(t *testing.T) {
-	asked := make(chan struct{}, 20)
+	asked, over := make(chan struct{}, 20), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // only then net/http sees the caller leave
-		asked <- struct{}{}
-		<-r.Context().Done()
+		hold(r, asked, over)
 	}))
 	defer server.Close()
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{}), Limits: Limits{Requests: 6}})
@@ -76,7 +88,7 @@ func TestServerHoldsDocuments(t *testing.T) {
 	if a := s.get(maps); a.code != 200 {
 		t.Errorf("the file: %d %s", a.code, a.body)
 	}
-	server.CloseClientConnections()
+	close(over)
 	under.Wait()
 }
 
@@ -84,15 +96,14 @@ func TestServerHoldsDocuments(t *testing.T) {
 // request that waits for the server. Any other one can be asked for again.
 func TestServerHoldsSchemas(t *testing.T) {
 	const doc, other = "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1"
-	asked := make(chan struct{})
+	asked, over := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == doc {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"openapi":"one"}`) // the test sees it missing
 			return
 		}
-		asked <- struct{}{}
-		<-r.Context().Done()
+		hold(r, asked, over)
 	}))
 	defer server.Close()
 	l := Limits{Requests: 4}
@@ -110,7 +121,7 @@ func TestServerHoldsSchemas(t *testing.T) {
 	if a := s.get(other); a.code != 429 || a.header.Get("Retry-After") != "1" {
 		t.Errorf("it is not: %d %s", a.code, a.body)
 	}
-	server.CloseClientConnections()
+	close(over)
 }
 
 // TestHalfClosedStream: a client that has sent everything still gets the rest of the answer.
