@@ -299,7 +299,7 @@ func TestDiscoveryUnion(t *testing.T) {
 // TestQueriesThatDoNotParse: what a service gets through the server's proxy is what the client
 // has sent, in path and query.
 func TestQueriesThatDoNotParse(t *testing.T) {
-	asked := make(chan string, 1)
+	asked, last := make(chan string, 20), ""
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.RequestURI }))
 	defer server.Close()
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{})})
@@ -313,14 +313,17 @@ func TestQueriesThatDoNotParse(t *testing.T) {
 		if _, err := io.WriteString(conn, "GET "+uri+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case got := <-asked:
-			if got != uri {
+		for got := last; got == last; { // which may be sent twice, see isStray
+			select {
+			case got = <-asked:
+			case <-time.After(time.Minute):
+				t.Fatalf("%s was not passed on", uri)
+			}
+			if got != last && got != uri {
 				t.Errorf("%s was sent, not %s", got, uri)
 			}
-		case <-time.After(time.Minute):
-			t.Fatalf("%s was not passed on", uri)
 		}
+		last = uri
 		_ = conn.Close() // it was read
 	}
 }
