@@ -94,10 +94,10 @@ func TestClaimsAreNotedTogether(t *testing.T) {
 		var all []*Claimed
 		for i := range 10 {
 			all = append(all, claimTest(t, db, Claim{Source: inNamespace(fmt.Sprint("ns", i))}))
-			time.Sleep(5 * time.Minute) // on the bubble's clock, which takes no time
+			time.Sleep(5 * time.Minute) // on the bubble's clock, which takes no time: the sources are claimed at different times
 		}
 		before := db.Stats().Transactions.Count()
-		time.Sleep(24 * time.Hour) // on the bubble's clock, which takes no time
+		time.Sleep(24 * time.Hour) // on the bubble's clock, which takes no time: the day in which claims are noted
 		if n := db.Stats().Transactions.Count() - before; n < 23 || n > 25 {
 			t.Errorf("%d transactions in a day", n)
 		}

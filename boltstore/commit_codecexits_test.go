@@ -61,6 +61,16 @@ func refusedIn(t *testing.T, s *Claimed, objs ...apiruntime.Object) (refused err
 	return refused
 }
 
+// writesOf are the ways in which an object may come, each with its error. good comes beside
+// it in a list.
+func writesOf(t *testing.T, s *Claimed, good, bad *corev1.ConfigMap) map[string]func() error {
+	return map[string]func() error{
+		"prepare": func() error { _, err := s.Prepare(cache.Added, bad); return err },
+		"write":   func() error { return s.Add(bad) },
+		"list":    func() error { return refusedIn(t, s, good, bad) },
+	}
+}
+
 // TestCodecThatExits: an object on which the program's codec ends its goroutine is refused
 // like one that cannot be encoded, and a reader gets an error. Nobody else's goroutine ends.
 func TestCodecThatExits(t *testing.T) {
@@ -70,11 +80,7 @@ func TestCodecThatExits(t *testing.T) {
 	db := openTest(t, path, o)
 	s := claimTest(t, db, Claim{Codec: leaving{Codec: c}})
 	good, bad := configMap("ns", "good", 2, nil), configMap("ns", "bad", 3, nil)
-	exitChecks(t, map[string]func() error{
-		"prepare": func() error { _, err := s.Prepare(cache.Added, bad); return err },
-		"write":   func() error { return s.Add(bad) },
-		"list":    func() error { return refusedIn(t, s, good, bad) },
-	})
+	exitChecks(t, writesOf(t, s, good, bad))
 	serves(t, s, []apiruntime.Object{good})
 	closeTest(t, db)
 
@@ -88,18 +94,7 @@ func TestCodecThatExits(t *testing.T) {
 	closeTest(t, db)
 	db = openTest(t, path, o)
 	s = claimTest(t, db, Claim{Codec: leaving{Codec: c, reads: true}})
-	exitChecks(t, map[string]func() error{
-		"get":  func() error { _, _, err := s.GetByKey("ns/bad"); return err },
-		"list": func() error { _, err := s.ListErr(); return err },
-		"entry": func() error {
-			for _, e := range journalFrom(t, s, 1) {
-				if _, err := e.Object(); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	})
+	exitChecks(t, readsOf(t, s, "ns/bad"))
 	if db.replaced.Load() > 0 {
 		t.Error("the file was replaced")
 	}
@@ -115,10 +110,6 @@ func TestKeyFunctionThatExits(t *testing.T) {
 		return cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 	}})
 	good, bad := configMap("ns", "good", 2, nil), configMap("ns", "bad", 3, nil)
-	exitChecks(t, map[string]func() error{
-		"prepare": func() error { _, err := s.Prepare(cache.Added, bad); return err },
-		"write":   func() error { return s.Add(bad) },
-		"list":    func() error { return refusedIn(t, s, good, bad) },
-	})
+	exitChecks(t, writesOf(t, s, good, bad))
 	serves(t, s, []apiruntime.Object{good})
 }

@@ -70,8 +70,20 @@ func TestCodecPanicsOnReading(t *testing.T) {
 	closeTest(t, db)
 	db = openTest(t, path, o)
 	s = claimTest(t, db, Claim{Codec: badlyRead{c}})
-	for what, read := range map[string]func() error{
-		"get":  func() error { _, _, err := s.GetByKey("ns/bad"); return err },
+	for what, read := range readsOf(t, s, "ns/bad") {
+		if err := read(); err == nil || !strings.Contains(err.Error(), "not this one") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if db.replaced.Load() > 0 {
+		t.Error("the file was replaced")
+	}
+}
+
+// readsOf are the ways in which an object may be read, each with its error.
+func readsOf(t *testing.T, s *Claimed, key string) map[string]func() error {
+	return map[string]func() error{
+		"get":  func() error { _, _, err := s.GetByKey(key); return err },
 		"list": func() error { _, err := s.ListErr(); return err },
 		"entry": func() error {
 			for _, e := range journalFrom(t, s, 1) {
@@ -81,12 +93,5 @@ func TestCodecPanicsOnReading(t *testing.T) {
 			}
 			return nil
 		},
-	} {
-		if err := read(); err == nil || !strings.Contains(err.Error(), "not this one") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	if db.replaced.Load() > 0 {
-		t.Error("the file was replaced")
 	}
 }

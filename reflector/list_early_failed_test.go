@@ -45,16 +45,22 @@ func TestEarlyPageFails(t *testing.T) {
 	}
 }
 
+// holdPage lets nobody read more than the head of a page until held is closed.
+func (w *pageWatcher) holdPage(n int) (held chan struct{}) {
+	held = make(chan struct{})
+	w.read = func(page, sofar int) error {
+		if page == n && sofar > mostHead {
+			<-held
+		}
+		return nil
+	}
+	return held
+}
+
 // TestEarlyPageIsGivenUp: a source that ends leaves no request behind.
 func TestEarlyPageIsGivenUp(t *testing.T) {
 	watchPages(t, 30, kubesim.Options{HTTP2: true}, Options{}, func(f *fixture, w *pageWatcher) {
-		held := make(chan struct{})
-		w.read = func(page, sofar int) error {
-			if page == 4 && sofar > mostHead {
-				<-held
-			}
-			return nil
-		}
+		held := w.holdPage(4)
 		end := f.live()
 		after(time.Second)
 		if !slices.Contains(w.order, 5) {
@@ -74,13 +80,7 @@ func TestEarlyPageIsGivenUp(t *testing.T) {
 // answer is dropped.
 func TestEarlyPageOfADeafTransport(t *testing.T) {
 	watchPages(t, 30, kubesim.Options{HTTP2: true}, Options{}, func(f *fixture, w *pageWatcher) {
-		held := make(chan struct{})
-		w.read = func(page, sofar int) error {
-			if page == 4 && sofar > mostHead {
-				<-held
-			}
-			return nil
-		}
+		held := w.holdPage(4)
 		w.send = func(page int) {
 			if page == 5 {
 				<-held

@@ -79,7 +79,7 @@ func TestBubbles(t *testing.T) {
 						}
 					}
 					expect(1, deletes...)
-					time.Sleep(time.Hour) // of the bubble
+					time.Sleep(time.Hour) // on the bubble's clock, which takes no time: whatever waits for a timer has run before the next round
 				}
 				stop()
 				f.Shutdown()
@@ -110,7 +110,7 @@ func TestFakeWatcher(t *testing.T) {
 			f.StartWithContext(ctx)
 			f.WaitForCacheSyncWithContext(ctx)
 			for day := range 3 {
-				time.Sleep(24 * time.Hour) // of the bubble
+				time.Sleep(24 * time.Hour) // on the bubble's clock, which takes no time: a quiet watch would have been given up by then
 				w.Add(bigPod(fmt.Sprint(day), ""))
 				synctest.Wait()
 				if n := len(inf.GetStore().List()); n != day+1 {
