@@ -62,8 +62,14 @@ func customCells(obj runtime.Object, columns []Column, now time.Time) []any {
 }
 
 // cell is the first value that the column's path finds, nil if there is none or it does
-// not have the column's type.
-func (c *Column) cell(content map[string]any, now time.Time) any {
+// not have the column's type. It is also nil where the package jsonpath panics, which it
+// does on some paths that it has parsed, such as a slice after a range without an end.
+func (c *Column) cell(content map[string]any, now time.Time) (cell any) {
+	defer func() {
+		if recover() != nil {
+			cell = nil
+		}
+	}()
 	path := jsonpath.New(c.Name).AllowMissingKeys(true) // it has a state: one for each goroutine
 	if path.Parse("{"+c.JSONPath+"}") != nil {
 		return nil

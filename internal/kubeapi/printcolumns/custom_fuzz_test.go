@@ -8,7 +8,7 @@ import (
 
 // FuzzColumn: whatever path a definition's column has, an object has a cell that encodes.
 func FuzzColumn(f *testing.F) {
-	for _, path := range []string{".spec.a", `.spec.list[?(@.b=="c")].d`, "range .spec.list[*]}{.b}{end", ".x}{", "range .spec.list}{", "range .spec.list[*]}{.b", "range .x}{", "end}{range .spec.list[*]}{end}{end", ".spec.list[0:-5:2]", ".metadata.labels.a\\.b"} {
+	for _, path := range []string{".spec.a", `.spec.list[?(@.b=="c")].d`, "range .spec.list[*]}{.b}{end", ".x}{", "range .spec.list}{", "range .spec.list[*]}{.b", "range .x}{", "end}{range .spec.list[*]}{end}{end", ".spec.list[0:-5:2]", ".metadata.labels.a\\.b", ".spec.no[0]", "range.0}{[]"} {
 		for _, of := range []string{"string", "integer", "number", "boolean", "date"} {
 			f.Add(path, of)
 		}
