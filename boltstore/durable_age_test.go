@@ -97,7 +97,7 @@ func handlerOfAKilledProgram(t *testing.T, age, lived time.Duration) {
 	s := claimTest(t, db, Claim{})
 	s.Attach(&testProducer{})
 	claimHandler(t, s, "idle")
-	time.Sleep(lived) // simulated time
+	time.Sleep(lived) // on the bubble's clock, which takes no time: the program goes on until it is killed
 	snap, err := db.Snapshot()
 	must(t, err)
 	b, err := io.ReadAll(snap)
@@ -113,7 +113,7 @@ func handlerOfAKilledProgram(t *testing.T, age, lived time.Duration) {
 		after time.Duration
 		want  int
 	}{{age - time.Second, 1}, {age + age/16, 0}} {
-		time.Sleep(time.Until(at.Add(st.after))) // simulated time
+		time.Sleep(time.Until(at.Add(st.after))) // on the bubble's clock, which takes no time: the handler's age is what is tested
 		must(t, s.writePositions())
 		if hs, err := s.Handlers(); err != nil || len(hs) != st.want {
 			t.Errorf("%s after it was killed: %+v, %v", st.after, hs, err)

@@ -43,7 +43,7 @@ func TestIndexFunctionRecovers(t *testing.T) {
 		if err := errors.Join(s.Add(configMap("ns", "a", 1, map[string]string{"words": "w"})), s.Add(configMap("ns", "b", 2, nil))); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Minute) // simulated time
+		time.Sleep(20 * time.Minute) // on the bubble's clock, which takes no time: tries of the index function are counted meanwhile
 		synctest.Wait()
 		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023}
 		for i := range want {
@@ -59,7 +59,7 @@ func TestIndexFunctionRecovers(t *testing.T) {
 			t.Error(len(objs), err)
 		}
 		fail.Store(false)
-		time.Sleep(10 * time.Minute) // simulated time
+		time.Sleep(10 * time.Minute) // on the bubble's clock, which takes no time: more tries
 		synctest.Wait()
 		expectNoted(t, "it has recovered", s)
 		if objs, err := s.ByIndex("odd", "v"); err != nil || len(objs) != 1 {
@@ -85,7 +85,7 @@ func TestErrOfARetriedIndex(t *testing.T) {
 		}
 		s := claimTest(t, db, claim)
 		must(t, s.Add(configMap("ns", "a", 1, nil)))
-		time.Sleep(time.Hour) // simulated time
+		time.Sleep(time.Hour) // on the bubble's clock, which takes no time: more tries
 		synctest.Wait()
 		expectNoted(t, "it fails", s, "ns/a odd")
 		if err := db.Err(); err != nil {
@@ -93,16 +93,16 @@ func TestErrOfARetriedIndex(t *testing.T) {
 		}
 		db.h.setHook(func(*bolt.Tx) error { return errRefused })
 		fail.Store(false)
-		time.Sleep(mostReindex) // simulated time
+		time.Sleep(mostReindex) // on the bubble's clock, which takes no time: the next try
 		for range 60 {
 			synctest.Wait()
 			if err, st := db.Err(), db.Stats(); !errors.Is(err, errRefused) || st.Failing == 0 || st.Failed == 0 {
 				t.Fatalf("Err %v, failed %d times, failing for %s", err, st.Failed, st.Failing)
 			}
-			time.Sleep(20 * time.Second) // simulated time
+			time.Sleep(20 * time.Second) // on the bubble's clock, which takes no time: tries would be too early
 		}
 		db.h.setHook(nil)
-		time.Sleep(triedAgain) // simulated time
+		time.Sleep(triedAgain) // on the bubble's clock, which takes no time: the next try
 		synctest.Wait()
 		expectNoted(t, "it has recovered", s)
 		if err, st := db.Err(), db.Stats(); err != nil || st.Failing != 0 {
@@ -127,10 +127,10 @@ func TestErrOfALaterIndex(t *testing.T) {
 			if err, st := db.Err(), db.Stats(); !errors.Is(err, errRefused) || st.Failing == 0 || st.Failed == 0 {
 				t.Fatalf("Err %v, failed %d times, failing for %s", err, st.Failed, st.Failing)
 			}
-			time.Sleep(20 * time.Second) // simulated time
+			time.Sleep(20 * time.Second) // on the bubble's clock, which takes no time: tries would be too early
 		}
 		db.h.setHook(nil)
-		time.Sleep(triedAgain) // simulated time
+		time.Sleep(triedAgain) // on the bubble's clock, which takes no time: the next try
 		synctest.Wait()
 		if !s.indexing().built(s.metaNow(), "odd") {
 			t.Error("it is not built")

@@ -133,7 +133,7 @@ func bubble(t *testing.T, test func(t *testing.T, w *world)) {
 }
 
 func after(d time.Duration) {
-	time.Sleep(d) // the bubble's clock
+	time.Sleep(d) // on the bubble's clock, which takes no time: the caller's time passes
 	synctest.Wait()
 }
 

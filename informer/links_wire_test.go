@@ -113,7 +113,7 @@ func (w *wire) carry(c *wireConn, dir int) {
 	chunks := make(chan wireChunk, 1<<16)
 	go w.read(c, dir, chunks)
 	for ch := range chunks {
-		time.Sleep(time.Until(ch.due)) // the link's delay, in the bubble's time
+		time.Sleep(time.Until(ch.due)) // on the bubble's clock, which takes no time: the link's delay
 		pass, rate, end := w.pass(c, dir, len(ch.b))
 		if end {
 			return
@@ -122,7 +122,7 @@ func (w *wire) carry(c *wireConn, dir int) {
 			continue
 		}
 		if rate > 0 {
-			time.Sleep(time.Duration(len(ch.b)) * time.Second / time.Duration(rate)) // the slow link, in the bubble's time
+			time.Sleep(time.Duration(len(ch.b)) * time.Second / time.Duration(rate)) // on the bubble's clock, which takes no time: the link is slow
 		}
 		if _, err := c.ends[1-dir].Write(ch.b); err != nil {
 			return

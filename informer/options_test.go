@@ -190,7 +190,7 @@ func TestAnyDurableOptionValues(t *testing.T) {
 					case !ok, !stuck.Load(), cm.Data["data"] != "stuck":
 						return nil
 					case cm.Name == "o1":
-						time.Sleep(2 * time.Second) // on the bubble's clock, which takes no time
+						time.Sleep(2 * time.Second) // on the bubble's clock, which takes no time: the handler is slow
 						return nil
 					case cm.Name == "o0":
 						later.Store(e)

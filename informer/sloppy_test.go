@@ -247,9 +247,9 @@ func TestSloppyServer(t *testing.T) {
 							t.Fatal(err)
 						}
 					case k < 18:
-						time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond) // what is under way ends or not, in the bubble's time
+						time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond) // on the bubble's clock, which takes no time: what is under way ends or not
 					case k < 19:
-						time.Sleep(time.Duration(r.IntN(200)) * time.Second) // watches end meanwhile, in the bubble's time
+						time.Sleep(time.Duration(r.IntN(200)) * time.Second) // on the bubble's clock, which takes no time: watches end meanwhile
 					default:
 						l.end()
 						l = live()

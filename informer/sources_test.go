@@ -86,7 +86,7 @@ func TestCostOfManySources(t *testing.T) {
 			busy++
 			most = max(most, busy)
 			mu.Unlock()
-			time.Sleep(100 * time.Millisecond) // the bubble's clock: a round trip
+			time.Sleep(100 * time.Millisecond) // on the bubble's clock, which takes no time: a round trip
 			mu.Lock()
 			busy--
 			mu.Unlock()

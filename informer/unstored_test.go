@@ -329,7 +329,7 @@ func TestRefusedForEver(t *testing.T) {
 					t.Fatalf("b is held up: %v %v", obj, err)
 				}
 			}
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // on the bubble's clock, which takes no time: an hour is seen second by second
 		}
 		st := l.inf.State()
 		if n := kubesim.CostOf(w.sim.Requests()).FullReads; n < 12 || n > 15 {
@@ -339,7 +339,7 @@ func TestRefusedForEver(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		f.transform.Store(false)
-		time.Sleep(11 * time.Minute)
+		time.Sleep(11 * time.Minute) // on the bubble's clock, which takes no time: the longest backoff is ten minutes
 		l.equal()
 		if st := l.inf.State(); st.Unstored != 0 || st.Degraded != "" {
 			t.Errorf("%+v", st)
@@ -347,9 +347,9 @@ func TestRefusedForEver(t *testing.T) {
 		// The next one is tried again after a second.
 		f.transform.Store(true)
 		w.update("a", "later")
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // on the bubble's clock, which takes no time: the object has come, and is not tried again yet
 		f.transform.Store(false)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // on the bubble's clock, which takes no time: the first backoff is a second
 		l.equal()
 		l.end()
 	})

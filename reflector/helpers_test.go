@@ -303,7 +303,7 @@ func (f *fixture) takeTold() string {
 
 // after lets that much of the bubble's time pass, with everything that happens in it.
 func after(d time.Duration) {
-	time.Sleep(d) // the bubble's clock
+	time.Sleep(d) // on the bubble's clock, which takes no time: the caller's time passes
 	synctest.Wait()
 }
 

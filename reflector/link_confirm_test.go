@@ -29,7 +29,7 @@ func TestSlowRelistConfirms(t *testing.T) {
 		var slow atomic.Bool
 		f.sim.OnRequest = func(r *http.Request) {
 			if slow.Load() && r.URL.Query().Get("continue") != "" {
-				time.Sleep(5 * time.Minute) // on the bubble's clock, which takes no time
+				time.Sleep(5 * time.Minute) // on the bubble's clock, which takes no time: the list takes far longer than a watch's question
 			}
 		}
 		f.sim.FailNext(func(r *http.Request) bool { return slow.Load() && isWatch(r) }, 1<<30, func(w http.ResponseWriter, r *http.Request) {

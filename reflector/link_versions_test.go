@@ -90,7 +90,7 @@ func (o *versionsFixture) has(src *ListerWatcher, store *boltstore.Claimed, name
 		if time.Now().After(deadline) {
 			o.t.Fatalf("not live: %s", src.State())
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // between two looks: a phase gives no signal
 	}
 	keys := store.ListKeys()
 	slices.Sort(keys)
@@ -103,7 +103,7 @@ func (o *versionsFixture) has(src *ListerWatcher, store *boltstore.Claimed, name
 // come waits until the file has these objects.
 func (o *versionsFixture) come(store *boltstore.Claimed, names ...string) {
 	o.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // between two looks: a commit gives no signal
 		keys := store.ListKeys()
 		slices.Sort(keys)
 		if slices.Equal(keys, names) {

@@ -77,7 +77,7 @@ func TestFormChangesDuringSlowList(t *testing.T) {
 					}
 					switch pages++; pages {
 					case 1:
-						time.Sleep(2 * aheadAfter) // the bubble's clock
+						time.Sleep(2 * aheadAfter) // on the bubble's clock, which takes no time: the server is slower than a watch that is kept ahead waits
 					case 3:
 						change()
 					}

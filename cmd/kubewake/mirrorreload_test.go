@@ -154,7 +154,7 @@ func (c *configured) keeps(sources []string, configMaps string) {
 // eventually waits for a condition.
 func eventually(t *testing.T, is func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // between two looks: the mirror, a process of its own, gives no signal
 		err := is()
 		if err == nil {
 			return

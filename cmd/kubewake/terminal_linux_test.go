@@ -79,7 +79,7 @@ func newScreen(t *testing.T) *screen {
 // await waits until the screen has shown a text.
 func (s *screen) await(t *testing.T, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.shown.String(), text); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.shown.String(), text); time.Sleep(time.Millisecond) { // between two looks: the screen gives no signal
 		if time.Now().After(deadline) {
 			t.Fatalf("no %q is shown:\n%q", text, s.shown.String())
 		}

@@ -386,7 +386,7 @@ func init() {
 				if time.Now().After(deadline) {
 					t.Fatalf("%s: %s, tag %q, %d bytes, %s", path, resp.Status, tag, len(body), resp.Header.Get("Location"))
 				}
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond) // between two looks: the server gives no signal when it publishes a schema
 			}
 		}
 	}})

@@ -91,7 +91,7 @@ func (p *program) live() {
 		for range 1 + p.r.IntN(10) {
 			p.change(p.r)
 		}
-		time.Sleep(time.Duration(p.r.IntN(30)) * time.Millisecond) // of the bubble
+		time.Sleep(time.Duration(p.r.IntN(30)) * time.Millisecond) // on the bubble's clock, which takes no time: some changes have come, others have not
 		p.stop()
 	} else if p.stop(); p.started && p.r.IntN(2) == 0 {
 		p.look("after the end")
@@ -314,7 +314,7 @@ func (p *program) settle(d time.Duration) {
 }
 
 func after(d time.Duration) {
-	time.Sleep(d) // the bubble's clock
+	time.Sleep(d) // on the bubble's clock, which takes no time: the caller's time passes
 	synctest.Wait()
 }
 

@@ -59,7 +59,7 @@ func (p *program) atOnce() {
 	changes.Go(func() {
 		for range 5 + r.IntN(10) {
 			p.change(r)
-			time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond) // of the bubble
+			time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond) // on the bubble's clock, which takes no time: changes come at random moments
 		}
 	})
 	p.say("at once:")
@@ -72,7 +72,7 @@ func (p *program) atOnce() {
 		default:
 			p.addHandler(nil)
 		}
-		time.Sleep(time.Duration(p.r.IntN(60)) * time.Millisecond) // of the bubble
+		time.Sleep(time.Duration(p.r.IntN(60)) * time.Millisecond) // on the bubble's clock, which takes no time: steps fall between changes
 	}
 	changes.Wait()
 }
@@ -221,7 +221,7 @@ func (p *program) removeInformer() {
 	for range p.r.IntN(6) {
 		p.change(p.r)
 	}
-	time.Sleep(time.Duration(p.r.IntN(100)) * time.Millisecond) // of the bubble
+	time.Sleep(time.Duration(p.r.IntN(100)) * time.Millisecond) // on the bubble's clock, which takes no time: the informer has synced or not
 	if slices.Contains(p.woken, u.kind.name) && p.r.IntN(3) > 0 {
 		p.addHandler(u.kind)
 	}

@@ -201,7 +201,7 @@ func (w *worker) disturb() {
 	for range r.IntN(6) {
 		w.change(r)
 		if r.IntN(4) == 0 {
-			time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond) // of the bubble
+			time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond) // on the bubble's clock, which takes no time: changes come at random moments
 		}
 	}
 	switch r.IntN(8) {
@@ -218,9 +218,9 @@ func (w *worker) disturb() {
 		w.sim.Compact()
 		w.sim.DropConnections()
 	case 3:
-		time.Sleep(time.Duration(r.IntN(100)) * time.Second) // of the bubble
+		time.Sleep(time.Duration(r.IntN(100)) * time.Second) // on the bubble's clock, which takes no time: work is retried, or the link is back
 	}
-	time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond) // of the bubble
+	time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond) // on the bubble's clock, which takes no time: work is done or under way
 }
 
 func (w *worker) reconciler(c client.Client) reconcile.Func {
@@ -244,7 +244,7 @@ func (w *worker) reconciler(c client.Client) reconcile.Func {
 		case n < 4:
 			return reconcile.Result{}, errors.New("test")
 		case n < 6:
-			time.Sleep(time.Duration(n) * time.Second) // of the bubble; ctx is not looked at
+			time.Sleep(time.Duration(n) * time.Second) // on the bubble's clock, which takes no time: the work is slow, and does not look at ctx
 		case n == 6:
 			return reconcile.Result{RequeueAfter: time.Minute}, nil
 		}

@@ -173,7 +173,7 @@ func child(text string) error {
 	go func() { defer close(done); inf.RunWithContext(ctx) }()
 	const sample = 10 * time.Millisecond
 	profiled := int64(0)
-	for lastTold, lastAt := int64(-1), began; ; time.Sleep(sample) {
+	for lastTold, lastAt := int64(-1), began; ; time.Sleep(sample) { // memory is sampled: nothing signals its peak
 		now := anonymous()
 		if r.Peak = max(r.Peak, now); s.Profile != "" && now > profiled+4<<20 {
 			profiled = now
@@ -204,7 +204,7 @@ func child(text string) error {
 			if now <= s.Enough {
 				break
 			}
-			time.Sleep(10 * sample)
+			time.Sleep(10 * sample) // memory is sampled: nothing signals that it falls
 		}
 		r.Settled = seen[len(seen)-1]
 		for i, n := range seen {
