@@ -67,8 +67,11 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 // overGrace is how long a handler waits for the last calls of the one whose place it takes.
 const overGrace = 10 * time.Second
 
-// addNamed adds a durable handler in place of one of its name that is over.
+// addNamed adds a durable handler in place of one of its name that is over. It adds one at a
+// time: it finds the handler that has the name once that has been added as a whole.
 func (inf *Informer) addNamed(h DurableEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	inf.naming.Lock()
+	defer inf.naming.Unlock()
 	reg, err := inf.AddDurableHandler(h.DurableName(), h, DurableOptions{})
 	if !errors.Is(err, boltstore.ErrClaimed) {
 		return reg, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,6 +58,27 @@ func TestDurableHandlerIsOver(t *testing.T) {
 	if key := <-told; key != "default/a" {
 		t.Fatal(key)
 	}
+	l.end()
+}
+
+// TestOverHandlersAtOnce: handlers of one name that are over before they are added are added
+// at once, and each takes the place of another.
+func TestOverHandlersAtOnce(t *testing.T) {
+	w := newWorld(t)
+	l := w.live(Options{})
+	over := make(chan struct{})
+	close(over)
+	var adding sync.WaitGroup
+	for range 100 {
+		adding.Go(func() {
+			h := &overHandler{done: over, DurableHandlerFunc: func(context.Context, Event) error { return nil }}
+			if _, err := l.inf.AddEventHandler(h); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	adding.Wait()
+	l.run().synced()
 	l.end()
 }
 

@@ -59,6 +59,7 @@ type Informer struct {
 	bursts      chan struct{} // they are at least burstBytes
 	durables    map[*durable.Handler]DurableHandler
 	sharing     atomic.Int32    // len(durables)
+	naming      sync.Mutex      // held by addNamed
 	running     context.Context // of the listeners, nil before Run
 	listening   sync.WaitGroup  // the mutation detector
 	telling     sync.WaitGroup  // handlers
