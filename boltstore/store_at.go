@@ -119,7 +119,16 @@ func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 // An encrypted file is not in the order of the keys, and neither is a source with keys of
 // more than 512 bytes, so each page reads all keys.
 func (s *Store) PageAt(at Moment, prefix, from string, n int) (keys []string, objs []any, more bool, err error) {
-	var raws []layout.Raw
+	raws, more, err := s.rawsAt(at, prefix, from, n)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	keys, objs, err = s.reading().decodeAll(raws, false)
+	return keys, objs, more, s.explained(err)
+}
+
+// rawsAt returns copies of the records of PageAt.
+func (s *Store) rawsAt(at Moment, prefix, from string, n int) (raws []layout.Raw, more bool, err error) {
 	size := 0
 	begin := func() { raws, size, more = nil, 0, false }
 	err = s.walkAt(at, prefix, from, begin, func(key string, raw []byte) bool {
@@ -130,14 +139,7 @@ func (s *Store) PageAt(at Moment, prefix, from string, n int) (keys []string, ob
 		size += len(raw)
 		return true
 	})
-	if err != nil {
-		return nil, nil, false, err
-	}
-	keys, objs, err = s.reading().decodeAll(raws, false)
-	if s.note(err) != nil {
-		return nil, nil, false, fmt.Errorf("boltstore: %s: %w", s.source, err)
-	}
-	return keys, objs, more, nil
+	return raws, more, err
 }
 
 // CountAt counts the objects that PageAt would return, at most n.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -38,7 +39,7 @@ func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*
 		}
 		s.part.Free()
 		if q.Limit == 0 {
-			src.few = !s.part.Take(oneRead)
+			src.few = !s.part.Take(2 * oneRead)
 			return &kubeapi.Page{Version: number(at.Version), Each: src.each(ctx, at, q)}, nil
 		}
 		page, err := src.page(ctx, at, q, snap.rest, &s.part)
@@ -142,7 +143,7 @@ func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query,
 	})
 	if large {
 		part.Free()
-		s.few = !part.Take(oneRead)
+		s.few = !part.Take(2 * oneRead)
 		p.Each = s.each(ctx, at, q)
 	}
 	if err != nil || n < limit {
@@ -168,42 +169,124 @@ func prefixOf(sel kubeapi.Selection) string {
 
 // walk calls fn with the selected objects of a moment, in the order of their keys, until
 // fn returns false. size is the object's share of a read, which is at most about 1 MiB. No
-// transaction is open during the calls. It reads few objects at first, and more at a time
-// if they are not the selected ones.
+// transaction is open during the calls. While a list without a limit uses one read, the
+// next is under way.
 func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query, limit int, fn func(key string, size int, o *kubeapi.Object) bool) error {
-	most := pageSize
-	if s.few {
-		most = few
+	reads := s.reads(ctx, at, q, limit)
+	if limit == 0 && !s.few {
+		reads = readAhead(reads)
 	}
-	n := most
-	if limit > 0 {
-		n = min(n, limit)
-	}
-	for from, more := keyOf(q.From), true; more; {
-		var keys []string
-		var objs []any
-		var err error
-		if keys, objs, more, err = s.PageAt(at, prefixOf(q.Selection), from, n); err != nil {
+	for r, err := range reads {
+		if err != nil {
 			return err
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		for i, obj := range objs {
-			o, err := s.object(obj)
-			if err != nil {
-				return err
-			}
-			if q.Matches(o) && !fn(keys[i], oneRead/len(objs), o) {
+		for i, o := range r.objs {
+			if q.Matches(o) && !fn(r.keys[i], oneRead/len(r.objs), o) {
 				return nil
 			}
 		}
-		if len(keys) > 0 {
-			from = keys[len(keys)-1] + "\x00"
-		}
-		n = min(2*n, most)
 	}
 	return nil
+}
+
+// batch is what is read at a time.
+type batch struct {
+	keys []string
+	objs []*kubeapi.Object
+	more bool
+}
+
+// reads reads few objects at first, and more at a time if they are not the selected ones.
+func (s *source) reads(ctx context.Context, at boltstore.Moment, q kubeapi.Query, limit int) iter.Seq2[batch, error] {
+	return func(yield func(batch, error) bool) {
+		most := pageSize
+		if s.few {
+			most = few
+		}
+		n := most
+		if limit > 0 {
+			n = min(n, limit)
+		}
+		for from, more := keyOf(q.From), true; more; n = min(2*n, most) {
+			r, err := s.read(at, q, from, n)
+			if err == nil {
+				err = ctx.Err()
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+			if len(r.keys) > 0 {
+				from = r.keys[len(r.keys)-1] + "\x00"
+			}
+			more = r.more
+		}
+	}
+}
+
+// readAhead returns seq, whose next value is made while one is used. It has a goroutine until
+// the loop ends.
+func readAhead[T any](seq iter.Seq2[T, error]) iter.Seq2[T, error] {
+	type value struct {
+		v   T
+		err error
+	}
+	return func(yield func(T, error) bool) {
+		values, done := make(chan value), make(chan struct{})
+		var maker sync.WaitGroup
+		defer maker.Wait()
+		defer close(done)
+		maker.Go(func() {
+			defer close(values)
+			for v, err := range seq {
+				select {
+				case values <- value{v, err}:
+				case <-done:
+					return
+				}
+			}
+		})
+		for v := range values {
+			if !yield(v.v, v.err) {
+				return
+			}
+		}
+	}
+}
+
+// read reads at most n objects of a moment. It decodes them if the query looks at more than
+// their messages.
+func (s *source) read(at boltstore.Moment, q kubeapi.Query, from string, n int) (r batch, err error) {
+	if q.Messages && s.copies() {
+		var msgs []boltstore.Message
+		msgs, r.more, err = s.MessagesAt(at, prefixOf(q.Selection), from, n)
+		for _, m := range msgs {
+			r.keys, r.objs = append(r.keys, m.Key), append(r.objs, copied(m))
+		}
+		return r, err
+	}
+	var objs []any
+	if r.keys, objs, r.more, err = s.PageAt(at, prefixOf(q.Selection), from, n); err != nil {
+		return batch{}, err
+	}
+	for _, obj := range objs {
+		o, err := s.object(obj)
+		if err != nil {
+			return batch{}, err
+		}
+		r.objs = append(r.objs, o)
+	}
+	return r, nil
+}
+
+// copies says whether objects can be answered as the file has them.
+func (s *source) copies() bool { return s.HasMessages() && len(s.label) == 0 && len(s.known) == 0 }
+
+func copied(m boltstore.Message) *kubeapi.Object {
+	namespace, name, ok := strings.Cut(m.Key, "/")
+	if !ok {
+		namespace, name = "", m.Key
+	}
+	return kubeapi.OfMessage(namespace, name, number(m.Version), m.Raw)
 }
 
 // snapshot is the state in a continue token, without its version. The zero value is none.

@@ -27,6 +27,7 @@ type watcher struct {
 	after   uint64 // the version from which the watch began
 	behind  bool   // the file has not reached after yet: changes up to it are left out
 	mark    bool   // a list has ended, a bookmark is due
+	copies  bool   // objects are sent as the file has them
 
 	// A list brings changes, but not in the order of versions. Those of its own version
 	// come last, so that a client that goes on from that version has all others. They are
@@ -48,15 +49,15 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 	if q.Newest {
 		s.freshen(ctx, src)
 	}
-	w := &watcher{s: s, src: src, sel: q.Selection, kept: src.st.InUse}
+	w := &watcher{s: s, src: src, sel: q.Selection, kept: src.st.InUse, copies: q.Messages && src.copies()}
 	if q.Initial {
 		at, err := s.reach(ctx, src, q.Version)
 		if err != nil {
 			return nil, answer(err)
 		}
 		w.at, w.version = at, number(at.Version)
-		src.few = !s.part.Take(oneRead)
-		objects := src.each(ctx, at, kubeapi.Query{Selection: q.Selection})
+		src.few = !s.part.Take(2 * oneRead)
+		objects := src.each(ctx, at, kubeapi.Query{Selection: q.Selection, Messages: q.Messages})
 		w.start = kubeapi.Start{Version: w.version, Known: w.version, Objects: func(yield func(*kubeapi.Object, error) bool) {
 			defer s.part.Free() // the watch may last
 			objects(yield)
@@ -218,6 +219,17 @@ func (w *watcher) change(e *boltstore.Entry) (*kubeapi.Change, error) {
 	c := &kubeapi.Change{Version: w.version}
 	if e.Unknown() {
 		return nil, nil
+	}
+	if w.copies {
+		switch m, ok, err := e.Message(); {
+		case err != nil:
+			return nil, fmt.Errorf("%w: %w", boltstore.ErrTrimmed, err)
+		case ok:
+			if c.Cur = copied(m); !e.IsNew() {
+				c.Prev = copied(boltstore.Message{Key: m.Key}) // whether it was there is all that is looked at
+			}
+			return c, nil
+		}
 	}
 	prev, err := e.Previous()
 	if err == nil && prev != nil {

@@ -63,13 +63,9 @@ func (c protobufCodec) Append(dst []byte, obj runtime.Object) ([]byte, error) {
 }
 
 func (c protobufCodec) Decode(data []byte) (runtime.Object, error) {
-	var tm metav1.TypeMeta
-	for _, s := range []*string{&tm.APIVersion, &tm.Kind} {
-		n, w := binary.Uvarint(data)
-		if w <= 0 || n > uint64(len(data)-w) {
-			return nil, fmt.Errorf("%w: %v: bad apiVersion or kind", ErrDamaged, c.typ)
-		}
-		*s, data = string(data[w:w+int(n)]), data[w+int(n):]
+	tm, data, err := splitMessage(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", err, c.typ)
 	}
 	v := reflect.New(c.typ.Elem())
 	m := v.Interface().(message)
@@ -78,6 +74,23 @@ func (c protobufCodec) Decode(data []byte) (runtime.Object, error) {
 	}
 	*v.Elem().FieldByName("TypeMeta").Addr().Interface().(*metav1.TypeMeta) = tm
 	return m, nil
+}
+
+// Message returns the message in a payload of IDProtobuf. It is not parsed.
+func Message(payload []byte) ([]byte, error) {
+	_, msg, err := splitMessage(payload)
+	return msg, err
+}
+
+func splitMessage(payload []byte) (tm metav1.TypeMeta, msg []byte, err error) {
+	for _, s := range []*string{&tm.APIVersion, &tm.Kind} {
+		n, w := binary.Uvarint(payload)
+		if w <= 0 || n > uint64(len(payload)-w) {
+			return tm, nil, fmt.Errorf("%w: bad apiVersion or kind", ErrDamaged)
+		}
+		*s, payload = string(payload[w:w+int(n)]), payload[w+int(n):]
+	}
+	return tm, payload, nil
 }
 
 // protobufExact says whether protobuf loses nothing of objects of pointer type t. It

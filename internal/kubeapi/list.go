@@ -97,6 +97,7 @@ func (r *Request) list() error {
 	if err != nil {
 		return err
 	}
+	q.Messages = r.onlyMessages(&q.Selection)
 	page, err := r.h.Storage.List(r.Context(), r.Type, q)
 	if err == nil {
 		err = r.WriteList(page, q)
@@ -109,6 +110,11 @@ func (r *Request) list() error {
 		return errListExpired(p.Continue != "", q.From, q.Prefix())
 	}
 	return err
+}
+
+// onlyMessages says whether the answer takes nothing but the objects' protobuf messages.
+func (r *Request) onlyMessages(sel *Selection) bool {
+	return r.enc.proto && r.enc.table == nil && !r.Type.Custom && sel.Everything()
 }
 
 // query resolves which state the list shows.

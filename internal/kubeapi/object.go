@@ -62,6 +62,14 @@ func (t *Type) Of(obj APIObject, version uint64) *Object {
 	return &Object{Version: version, Namespace: obj.GetNamespace(), Name: obj.GetName(), Labels: obj.GetLabels(), from: obj}
 }
 
+// OfMessage is Encode for a protobuf message without its envelope, of a kind that is not
+// custom. The object has neither labels nor fields, for a [Selection] of everything.
+func OfMessage(namespace, name string, version uint64, raw []byte) *Object {
+	o := &Object{Version: version, Namespace: namespace, Name: name}
+	o.raw.p.Store(&raw)
+	return o
+}
+
 func (t *Type) encode(obj APIObject) ([]byte, error) {
 	if t.Custom {
 		return t.marshalJSON(obj)

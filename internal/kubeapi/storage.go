@@ -85,6 +85,9 @@ type Query struct {
 	Snapshot string // that of the page before, which may tell states of one version apart
 	From     string // the first key
 	Limit    int64  // how many objects; 0 is all
+	// Messages: nothing but the protobuf messages of the objects is looked at. See
+	// OfMessage.
+	Messages bool
 }
 
 // Page is the answer to a Query, in the order of the keys.
@@ -113,6 +116,8 @@ type WatchQuery struct {
 	// Newest: the watch takes the place of a list without a version, as client-go's
 	// informers send it. So the state must not be older than the request.
 	Newest bool
+	// Messages is as in Query. Of Change.Prev only the name is looked at.
+	Messages bool
 }
 
 // Watch is one watch. One goroutine calls its methods, except Done.

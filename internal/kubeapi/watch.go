@@ -1,6 +1,8 @@
 package kubeapi
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,8 +37,12 @@ type stream struct {
 	w        Watch
 	known    uint64 // bookmarks must be newer
 	deadline time.Time
-	bookmark time.Time // when the next is due; zero is never
+	bookmark time.Time     // when the next is due; zero is never
+	out      *bufio.Writer // frames that wait for the next flush; nil if none do
 }
+
+// frames are buffers of streams. A client that does not read keeps one.
+var frames = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 16<<10) }}
 
 func (r *Request) watch() error {
 	q, err := r.Parameters()
@@ -70,7 +77,7 @@ func (r *Request) watch() error {
 	}
 
 	w, err := r.h.Storage.Watch(r.Context(), r.Type, WatchQuery{Selection: q.Selection, Version: version, Initial: initial,
-		Newest: q.ResourceVersion == "" && q.SendInitialEvents != nil})
+		Newest: q.ResourceVersion == "" && q.SendInitialEvents != nil, Messages: r.onlyMessages(&q.Selection)})
 	failure := watchStatus(err)
 	if err != nil && failure == nil {
 		return err
@@ -78,13 +85,15 @@ func (r *Request) watch() error {
 	r.enc.pretty = false // each event is a line
 	r.w.Header().Set("Content-Type", media)
 	r.w.WriteHeader(http.StatusOK)
-	st.flush()
 	if failure != nil {
 		return st.sendStatus(failure)
 	}
 	defer w.Close()
 	st.w = w
-	return st.broken(st.serve(initial && q.AllowWatchBookmarks, timer.C(), func(d time.Duration) { timer.Reset(d) }))
+	if err = st.flush(); err == nil { // the client knows that the watch has begun
+		err = st.serve(initial && q.AllowWatchBookmarks, timer.C(), func(d time.Duration) { timer.Reset(d) })
+	}
+	return st.broken(cmp.Or(st.flush(), err))
 }
 
 // watchStatus returns the status that a watch sends as an event, since it is about
@@ -119,7 +128,9 @@ func (st *stream) serve(markInitial bool, wake <-chan time.Time, reset func(time
 			return err
 		}
 	}
-	st.flush()
+	if err := st.flush(); err != nil {
+		return err
+	}
 	return st.run(wake, reset)
 }
 
@@ -154,7 +165,9 @@ func (st *stream) run(wake <-chan time.Time, reset func(time.Duration)) error {
 			st.scheduleBookmark(now)
 			reset(st.nextWake().Sub(now))
 		}
-		st.flush()
+		if err := st.flush(); err != nil {
+			return err
+		}
 		select {
 		case <-st.w.Done():
 			_, err := st.w.Next(st.Context())
@@ -202,10 +215,18 @@ func (st *stream) sendChange(c *Change) error {
 	return st.sendObject(kind, o)
 }
 
-func (st *stream) flush() {
+// flush gives the client what was sent.
+func (st *stream) flush() (err error) {
+	if st.out != nil {
+		err = st.out.Flush()
+		st.out.Reset(nil)
+		frames.Put(st.out)
+		st.out = nil
+	}
 	if f, ok := st.Request.w.(http.Flusher); ok {
 		f.Flush()
 	}
+	return err
 }
 
 var alreadyClosed = func() <-chan struct{} {
@@ -274,7 +295,7 @@ func (st *stream) sendBookmark(rv uint64, initialEventsEnd bool) error {
 func (st *stream) sendStatus(status *apierrors.StatusError) error {
 	obj, err := encodeStatus(&status.ErrStatus, st.enc)
 	if err == nil {
-		err = st.send(watch.Error, obj)
+		err = cmp.Or(st.send(watch.Error, obj), st.flush())
 	}
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -282,23 +303,33 @@ func (st *stream) sendStatus(status *apierrors.StatusError) error {
 	return nil
 }
 
-// send writes one frame: a line of JSON, or a WatchEvent message after its
-// length in four bytes.
+// send writes one frame: a line of JSON, or a WatchEvent message after its length in four
+// bytes. The client gets it at the next flush, or before.
 func (st *stream) send(kind watch.EventType, object []byte) error {
-	var frame []byte
+	var head []byte
+	tail := "}\n"
 	if st.enc.proto {
-		raw := appendBytes(nil, 1, object) // runtime.RawExtension
-		msg := appendBytes(appendBytes(nil, 1, []byte(kind)), 2, raw)
-		frame = append(binary.BigEndian.AppendUint32(nil, uint32(len(msg))), msg...)
+		raw := binary.AppendUvarint([]byte{1<<3 | 2}, uint64(len(object))) // runtime.RawExtension
+		msg := appendBytes(nil, 1, []byte(kind))
+		msg = binary.AppendUvarint(append(msg, 2<<3|2), uint64(len(raw)+len(object)))
+		head = binary.BigEndian.AppendUint32(nil, uint32(len(msg)+len(raw)+len(object)))
+		head, tail = append(append(head, msg...), raw...), ""
 	} else {
-		frame = make([]byte, 0, len(object)+40)
-		frame = fmt.Appendf(frame, `{"type":%q,"object":`, kind)
-		frame = append(frame, object...)
-		frame = append(frame, "}\n"...)
+		head = fmt.Appendf(nil, `{"type":%q,"object":`, kind)
 	}
 	if st.enc.table != nil {
 		st.enc.table.known = true
 	}
-	_, err := st.Request.w.Write(frame)
+	if st.out == nil {
+		st.out = frames.Get().(*bufio.Writer)
+		st.out.Reset(st.Request.w)
+	}
+	_, err := st.out.Write(head)
+	if err == nil {
+		_, err = st.out.Write(object)
+	}
+	if err == nil {
+		_, err = st.out.WriteString(tail)
+	}
 	return err
 }
