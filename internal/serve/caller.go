@@ -157,13 +157,19 @@ func isImpersonation(name string) bool {
 	return len(name) >= len("Impersonate-") && strings.EqualFold(name[:len("Impersonate-")], "Impersonate-")
 }
 
-// impersonating sends requests as the caller, with the rights of rt to do so.
+// impersonating sends requests as the caller, with the rights of rt to do so. To a service
+// account without groups a server would add those of its namespace, which the certificate
+// does not name.
 func (c *caller) impersonating(rt http.RoundTripper) http.RoundTripper {
+	groups := c.user.Groups
+	if len(groups) == 0 && strings.HasPrefix(c.user.Username, "system:serviceaccount:") {
+		groups = []string{authenticated}
+	}
 	extra := map[string][]string{}
 	for k, v := range c.user.Extra {
 		extra[k] = v
 	}
 	return transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{
-		UserName: c.user.Username, UID: c.user.UID, Groups: c.user.Groups, Extra: extra,
+		UserName: c.user.Username, UID: c.user.UID, Groups: groups, Extra: extra,
 	}, rt)
 }
