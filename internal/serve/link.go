@@ -186,9 +186,9 @@ func (l *Link) RoundTrip(r *http.Request) (*http.Response, error) {
 // isStray says whether err is the end of another request, and r can be sent again. net/http
 // gives a connection of HTTP/1 to the next request before it has told the caller of the last
 // one. If that caller leaves at this instant, the connection ends with his error
-// (https://go.dev/issue/41600).
+// (https://go.dev/issue/41600). A WebSocket is a GET that may run a command.
 func isStray(r *http.Request, err error) bool {
-	return errors.Is(err, context.Canceled) && r.Context().Err() == nil &&
+	return errors.Is(err, context.Canceled) && r.Context().Err() == nil && !upgrades(r) &&
 		(r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.Body == nil || r.Body == http.NoBody)
 }
 

@@ -31,22 +31,24 @@ func TestStrayCancel(t *testing.T) {
 	defer server.Close()
 	l := linkTo(t, server, LinkOptions{})
 	wire := &stray{RoundTripper: l.own.any}
-	l.own.any = wire
+	l.own = wires{wire, wire}
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: l})
 	const path = "/api/v1/namespaces/a/services/s:80/proxy/"
+	stream := []string{"Connection", "Upgrade", "Upgrade", "websocket"}
 	for _, c := range []struct {
 		method string
+		header []string
 		strays int32
 		want   int
 	}{
-		{http.MethodGet, 1, 200}, {http.MethodHead, 2, 200}, {http.MethodGet, 3, 503}, {http.MethodPost, 1, 503},
+		{http.MethodGet, nil, 1, 200}, {http.MethodHead, nil, 2, 200}, {http.MethodGet, nil, 3, 503}, {http.MethodPost, nil, 1, 503}, {http.MethodGet, stream, 1, 503},
 	} {
 		wire.left.Store(c.strays)
-		if got := send(t, s.socket, c.method, local+path, strings.NewReader("")); got.code != c.want {
-			t.Errorf("%s after %d others left: %d %s", c.method, c.strays, got.code, got.body)
+		if got := send(t, s.socket, c.method, local+path, strings.NewReader(""), c.header...); got.code != c.want {
+			t.Errorf("%s %q after %d others left: %d %s", c.method, c.header, c.strays, got.code, got.body)
 		}
-		if left := wire.left.Load(); c.method == http.MethodPost && left != 0 {
-			t.Errorf("%s was sent %d times", c.method, 1-left)
+		if left := wire.left.Load(); (c.method == http.MethodPost || c.header != nil) && left != 0 {
+			t.Errorf("%s %q was sent %d times", c.method, c.header, 1-left)
 		}
 	}
 }
