@@ -178,6 +178,10 @@ func (a *access) serveLoopback(s *serve.Server, path string, logf func(string, .
 	if _, its := serve.Kept(kubeconfig); errors.Is(err, fs.ErrExist) && its != "" {
 		return another(kubeconfig, its)
 	}
+	if kept, addr := serve.Kept(kubeconfig); err != nil && kept == token && addr == at.String() {
+		logf("the kubeconfig stays as an earlier life has written it, which is good: %s", oneLine(err)) // a full disk
+		err = nil
+	}
 	if err != nil {
 		return fmt.Errorf("the kubeconfig cannot be written (--write-kubeconfig): %w", err)
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubewake/kubewake/internal/serve"
 )
 
 // TestServesNobody: if the socket is the only way in, and cannot be made, serve ends.
@@ -47,5 +51,35 @@ func TestPortStays(t *testing.T) {
 		if got := portStays(tc.listen, tc.earlier); got != tc.want {
 			t.Errorf("%s after %s: %v", tc.listen, tc.earlier, got)
 		}
+	}
+}
+
+// TestKubeconfigOnFullDisk: if the kubeconfig cannot be written again, and that of an earlier
+// life still leads here, serve goes on with it.
+func TestKubeconfigOnFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	life := func(kubeconfig string) (log string, err error) {
+		a := &access{socket: nobody, listen: "127.0.0.1:0", kubeconfig: kubeconfig}
+		end, err := a.serve(nil, nil, filepath.Join(dir, "f.db"), "", func(format string, args ...any) { log += fmt.Sprintf(format+"\n", args...) })
+		if err != nil {
+			return log, err
+		}
+		if !serve.Answers(kubeconfig) {
+			t.Errorf("nobody answers at the address of %s", kubeconfig)
+		}
+		return log, end()
+	}
+	short, long := filepath.Join(dir, "kc"), filepath.Join(dir, strings.Repeat("k", 250)) // no temporary file beside it has so long a name
+	if _, err := life(long); err == nil || !strings.Contains(err.Error(), "--write-kubeconfig") {
+		t.Errorf("the first life: %v", err)
+	}
+	if _, err := life(short); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(short, long); err != nil {
+		t.Fatal(err)
+	}
+	if log, err := life(long); err != nil || !strings.Contains(log, "stays as an earlier life has written it") {
+		t.Errorf("%v, %s", err, log)
 	}
 }
