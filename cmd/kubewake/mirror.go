@@ -59,6 +59,7 @@ type mirror struct {
 	stats     stats
 	moved     sync.Map            // resource by argument, in another version, if the file's is not served any more
 	out       sync.Mutex          // one line at a time
+	unprinted bool                // the last event could not be printed
 	bar       atomic.Pointer[bar] // of the first lists, nil: none is shown
 }
 

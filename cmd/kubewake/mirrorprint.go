@@ -124,9 +124,15 @@ func (m *mirror) counter(src *source) cache.ResourceEventHandler {
 	}
 }
 
+// print prints an event. The log says if events cannot be printed, such as on a full disk.
 func (m *mirror) print(what string, src *source, key, uid, rv string) {
-	m.out.Lock()
-	defer m.out.Unlock()
 	of := src.inf.Store().Source()
-	fmt.Fprintln(m.streams.Out, what, schema.GroupResource{Group: of.Group, Resource: of.Resource}, key, uid, rv)
+	m.out.Lock()
+	_, err := fmt.Fprintln(m.streams.Out, what, schema.GroupResource{Group: of.Group, Resource: of.Resource}, escaped(key), uid, rv)
+	said := m.unprinted
+	m.unprinted = err != nil
+	m.out.Unlock()
+	if err != nil && !said {
+		m.logf("events are lost, since they cannot be printed: %s", oneLine(err))
+	}
 }

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -56,4 +60,62 @@ func TestMetricsOfOddNames(t *testing.T) {
 	if all, err := registry.Gather(); err != nil || len(all) < 10 {
 		t.Errorf("%d metrics, %v", len(all), err)
 	}
+}
+
+// TestEventsKeepTheirLines: an object whose name has line breaks, as that of a role may, adds
+// no line to what mirror --events prints.
+func TestEventsKeepTheirLines(t *testing.T) {
+	var out bytes.Buffer
+	handler := handlerOfRoles(t, &mirror{streams: genericiooptions.IOStreams{Out: &out}, events: true})
+	const odd = "x\nDELETED pods kube-system/etcd u 1\x1b[2J"
+	handler.OnAdd(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: odd, UID: "u", ResourceVersion: "7"}}, false)
+	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "web/" + odd})
+	if text := out.String(); strings.Count(text, "\n") != 2 || strings.Contains(text, "\x1b") || !strings.HasPrefix(text, "ADDED roles.rbac.authorization.k8s.io web/x") {
+		t.Errorf("%q", text)
+	}
+}
+
+// TestEventsOnFullDisk: the log says once that events cannot be printed, and again after some
+// could.
+func TestEventsOnFullDisk(t *testing.T) {
+	var log bytes.Buffer
+	disk := &fullDisk{full: true}
+	handler := handlerOfRoles(t, &mirror{streams: genericiooptions.IOStreams{Out: disk, ErrOut: &log}, events: true})
+	for _, full := range []bool{true, true, false, true, false} {
+		disk.full = full
+		handler.OnAdd(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "x"}}, false)
+	}
+	if n := strings.Count(log.String(), "events are lost, since they cannot be printed: no space left on device\n"); n != 2 {
+		t.Errorf("%d times: %s", n, log.String())
+	}
+}
+
+// fullDisk fails while it is full.
+type fullDisk struct{ full bool }
+
+func (d *fullDisk) Write(b []byte) (int, error) {
+	if d.full {
+		return 0, syscall.ENOSPC
+	}
+	return len(b), nil
+}
+
+// handlerOfRoles is a mirror's handler of a source of roles.
+func handlerOfRoles(t *testing.T, m *mirror) cache.ResourceEventHandler {
+	t.Helper()
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"), boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	roles := boltstore.Source{Group: rbacv1.GroupName, Version: "v1", Resource: "roles", Form: boltstore.FormTyped}
+	inf, err := informer.NewSharedIndexInformer(db, &cache.ListWatch{}, &rbacv1.Role{}, informer.Options{Reflector: reflector.Options{Source: &roles}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.counter(&source{inf: inf})
 }
