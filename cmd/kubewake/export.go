@@ -181,6 +181,9 @@ func withoutUID(job *unstructured.Unstructured) {
 	}
 }
 
+// mostName is the length of the longest name that leaves room for .yaml in that of a file.
+const mostName = 250
+
 func (e *export) write(src boltstore.Source, u *unstructured.Unstructured) error {
 	if e.root == nil {
 		return e.printer.PrintObj(u, &e.out)
@@ -194,7 +197,7 @@ func (e *export) write(src boltstore.Source, u *unstructured.Unstructured) error
 		names = []string{folder, ns, u.GetName()}
 	}
 	for _, n := range names {
-		if bad := content.IsPathSegmentName(n); n == "" || len(bad) > 0 || !filepath.IsLocal(n) {
+		if bad := content.IsPathSegmentName(n); n == "" || len(n) > mostName || len(bad) > 0 || !filepath.IsLocal(n) {
 			return fmt.Errorf("%s %s/%s: its name cannot be that of a file; export it without --to", src.Resource, u.GetNamespace(), u.GetName())
 		}
 	}

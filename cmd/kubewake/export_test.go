@@ -133,6 +133,20 @@ func none(t *testing.T, dir, but string) {
 	}
 }
 
+// TestExportOfLongNames: a name that no file can have is an error that says what to do. So is
+// one that would control the terminal, which the error does not.
+func TestExportOfLongNames(t *testing.T) {
+	to := t.TempDir()
+	if _, errOut, code := exported(t, []runtime.Object{namedPod(strings.Repeat("p", 250), nil)}, "--to", to); code != 0 {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+	for _, name := range []string{strings.Repeat("p", 251), "\x1b[2J/"} {
+		if _, errOut, code := exported(t, []runtime.Object{namedPod(name, nil)}, "--to", to); code != 1 || !strings.Contains(errOut, "export it without --to") || strings.Contains(errOut, "\x1b") {
+			t.Errorf("exit code %d: %q", code, errOut)
+		}
+	}
+}
+
 // TestExportsToOneFolder: two exports to a folder at the same time would take each other's
 // files, so that one had another object's manifest. The second one ends and says so.
 func TestExportsToOneFolder(t *testing.T) {

@@ -89,14 +89,14 @@ type exitCode struct {
 
 func (e exitCode) Error() string { return fmt.Sprint("exit code ", e.code) }
 
-// oneLine returns the text of an error in one line. Joined errors are separated by ";
-// ".
+// oneLine returns the text of an error in one line, without control characters. Joined errors
+// are separated by "; ".
 func oneLine(err error) string {
 	lines := strings.FieldsFunc(strings.TrimPrefix(err.Error(), "boltstore: "), func(r rune) bool { return r == '\n' })
 	for i, l := range lines {
 		lines[i] = strings.Join(strings.Fields(l), " ")
 	}
-	return strings.Join(lines, "; ")
+	return escaped(strings.Join(lines, "; "))
 }
 
 // logger passes the library's messages to say, as text.
