@@ -47,6 +47,7 @@ type kubeClient struct {
 	config *rest.Config
 	err    error
 	close  func() error
+	unkept error // why a schema from the server could not be kept
 
 	discover  sync.Once
 	discovery discovery.CachedDiscoveryInterface
@@ -83,6 +84,7 @@ func (c *kubeClient) open() {
 		}
 	}
 	schemas := serve.SchemasOf(c.db.path, cluster)
+	schemas.Failed = func(err error) { c.unkept = err }
 	handler := dryRun(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/openapi/") {
 			schemas.ServeHTTP(w, r, server)

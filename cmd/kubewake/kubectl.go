@@ -78,7 +78,7 @@ var here = regexp.MustCompile(`\bkubectl (get|describe|events|api-resources|api-
 
 // onFile makes a command of kubectl read the file. Its help then says kubewake.
 func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Command) *cobra.Command {
-	out := &taken{Writer: streams.Out}
+	out := &taken{Writer: streams.Out, failed: func(error) {}}
 	if !isTerminal(streams.Out) { // programs that kubectl runs look for one
 		streams.Out = out
 	}
@@ -94,14 +94,17 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 	runs := cmd.Run
 	cmd.Run = nil
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		c.ctx = cmd.Context()
+		ctx, end := context.WithCancelCause(cmd.Context())
+		defer end(nil)
+		c.ctx, out.failed = ctx, end
 		if c.own != nil {
 			if handled, err := c.own(cmd, args); handled {
 				return err
 			}
 		}
 		defer func() { err = errors.Join(err, c.Close()) }()
-		return cmp.Or(untilFatal(streams.ErrOut, func() { runs(cmd, args) }), out.err)
+		err = untilFatal(streams.ErrOut, func() { runs(cmd, args) })
+		return cmp.Or(err, out.err, c.unkept)
 	}
 	wrong := cmd.FlagErrorFunc()
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) (out error) {
@@ -118,34 +121,38 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 	return cmd
 }
 
-// taken remembers the first error of writing: kubectl's printers say nothing of a full disk.
+// taken remembers the first error of writing, and tells failed: kubectl's printers say nothing
+// of a full disk, and a watch would go on.
 type taken struct {
 	io.Writer
-	err error
+	err    error
+	failed func(error)
 }
 
 // Write implements io.Writer.
 func (t *taken) Write(b []byte) (int, error) {
 	n, err := t.Writer.Write(b)
-	t.err = cmp.Or(t.err, err)
+	if err != nil && t.err == nil {
+		t.err = err
+		t.failed(err)
+	}
 	return n, err
 }
 
-// untilFatal runs a command of kubectl until it ends, or calls fatal.
+// untilFatal runs a command of kubectl until it ends, or calls fatal. It may also panic: a
+// program's transform may have taken fields from objects that every server sets.
 func untilFatal(errOut io.Writer, runs func()) (err error) {
 	defer func() {
-		p := recover()
-		f, ok := p.(fatal)
-		if p != nil && !ok {
-			panic(p)
+		switch p := recover().(type) {
+		case nil:
+		case fatal:
+			if p.text != "" {
+				fmt.Fprintln(errOut, plainText(p.text))
+			}
+			err = exitCode{code: p.code}
+		default:
+			err = fmt.Errorf("kubectl's code cannot do this with what the file has: %v", p)
 		}
-		if !ok {
-			return
-		}
-		if f.text != "" {
-			fmt.Fprintln(errOut, plainText(f.text))
-		}
-		err = exitCode{code: f.code}
 	}()
 	runs()
 	return nil

@@ -2,12 +2,26 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/filetest"
 )
 
 // TestUnknownFlags: kubectl's commands end with a line about a wrong flag. diff has an exit
@@ -32,6 +46,96 @@ func TestNoFile(t *testing.T) {
 		code := run(t.Context(), genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errOut}, append(strings.Fields(line), "--db", filepath.Join(t.TempDir(), "none.db")))
 		if text := errOut.String(); code != 1 || !strings.HasPrefix(text, "error: open ") || strings.Count(text, "\n") != 1 {
 			t.Errorf("%s: exit code %d, %s", line, code, text)
+		}
+	}
+}
+
+// TestWatchOnFullDisk: a watch whose output cannot be written ends, with an error that says so.
+func TestWatchOnFullDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", ResourceVersion: "1"}}})
+	for _, line := range []string{"get cm -A -w", "get cm/c -n web -w", "get cm -A -w -o name", "get cm -A -w --output-watch-events -o json"} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		var errOut bytes.Buffer
+		code := run(ctx, genericiooptions.IOStreams{Out: &fullWriter{}, ErrOut: &errOut}, append(strings.Fields(line), "--db", path))
+		if ctx.Err() != nil || code != 1 || !strings.Contains(errOut.String(), "full") {
+			t.Errorf("%s: exit code %d, %v, %s", line, code, ctx.Err(), errOut.String())
+		}
+		cancel()
+	}
+}
+
+// TestDescribeWithoutFields: describe of an object that lacks a field which every server sets,
+// since a transform has taken it, ends with a line.
+func TestDescribeWithoutFields(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	db := filetest.OpenAt(t, path, boltstore.Options{})
+	src := boltstore.Source{Group: "apps", Version: "v1", Resource: "deployments", Form: boltstore.FormTyped}
+	filetest.Relist(t, filetest.Claim(t, db, src, &appsv1.Deployment{}), "10",
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", ResourceVersion: "1"}})
+	copied := filepath.Join(t.TempDir(), "copy.db")
+	snap, err := db.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(snap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := snap.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(copied, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var errOut bytes.Buffer
+	code := run(t.Context(), genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errOut}, []string{"describe", "deploy", "shop", "-n", "web", "--db", copied})
+	if code != 1 || !strings.Contains(errOut.String(), "\nError: kubectl's code cannot do this with what the file has: ") {
+		t.Errorf("%d %s", code, errOut.String())
+	}
+}
+
+// TestFetchNotKept: explain --fetch shows the schema, and fails if the schema could not be kept.
+func TestFetchNotKept(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer, ok := map[string]string{
+			"/openapi/v3": `{"paths":{"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1?hash=one"}}}`,
+			"/openapi/v3/api/v1": `{"openapi":"3.0.0","info":{},"paths":{"/api/v1/namespaces/{namespace}/configmaps":{"get":{"x-kubernetes-group-version-kind":{"group":"","version":"v1","kind":"ConfigMap"}}}},
+				"components":{"schemas":{"C":{"type":"object","description":"holds data","x-kubernetes-group-version-kind":[{"group":"","version":"v1","kind":"ConfigMap"}]}}}}`,
+		}[r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = io.WriteString(w, answer) // the client left
+	}))
+	defer server.Close()
+	dir := t.TempDir()
+	kubeconfig, path := filepath.Join(dir, "kc"), filepath.Join(dir, "f.db")
+	c := api.NewConfig()
+	c.Clusters["c"], c.Contexts["c"], c.CurrentContext = &api.Cluster{Server: server.URL}, &api.Context{Cluster: "c"}, "c"
+	if err := clientcmd.WriteToFile(*c, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", ResourceVersion: "1"}}})
+	explain := func(args ...string) (out, errOut string, code int) {
+		var o, e bytes.Buffer
+		code = run(t.Context(), genericiooptions.IOStreams{Out: &o, ErrOut: &e}, append([]string{"explain", "configmaps", "--db", path}, args...))
+		return o.String(), e.String(), code
+	}
+	fetch := []string{"--fetch", "--kubeconfig", kubeconfig}
+	if err := os.WriteFile(path+".openapi", nil, 0o600); err != nil { // in the folder's place
+		t.Fatal(err)
+	}
+	if out, errOut, code := explain(fetch...); code != 1 || !strings.Contains(out, "holds data") || !strings.Contains(errOut, "Error: the schema could not be kept beside the file: ") {
+		t.Errorf("%d %s %s", code, out, errOut)
+	}
+	if err := os.Remove(path + ".openapi"); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{fetch, nil} {
+		if out, errOut, code := explain(args...); code != 0 || !strings.Contains(out, "holds data") {
+			t.Errorf("%q: %d %s %s", args, code, out, errOut)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestInterimAnswers(t *testing.T) {
 	}))
 	early.StartTLS()
 	defer early.Close()
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, early, LinkOptions{}), Schemas: &Schemas{t.TempDir()}})
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, early, LinkOptions{}), Schemas: &Schemas{dir: t.TempDir()}})
 	if a := s.get("/version"); !a.has(200, "v1.2.3") {
 		t.Errorf("version: %d %s", a.code, a.body)
 	}

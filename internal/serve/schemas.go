@@ -32,7 +32,12 @@ const (
 // kept in a folder beside the file once a client has asked for them over the link. They
 // are larger than all that many mirrors read, so they are fetched only when a client
 // wants them.
-type Schemas struct{ dir string }
+type Schemas struct {
+	// Failed is called for each document that cannot be kept. nil calls nothing.
+	Failed func(error)
+
+	dir string
+}
 
 // SchemasOf returns the schemas beside a file, for the cluster of that name, which is mostly
 // empty. Each named cluster has its own folder, since clusters have different types.
@@ -42,7 +47,7 @@ func SchemasOf(file, cluster string) *Schemas {
 		sum := sha256.Sum256([]byte(cluster)) // a name may have any characters
 		dir = filepath.Join(dir, hex.EncodeToString(sum[:8]))
 	}
-	return &Schemas{dir}
+	return &Schemas{dir: dir}
 }
 
 // isSchema says whether a path is that of a document, or of their list.
@@ -73,7 +78,10 @@ func (s *Schemas) ServeHTTP(w http.ResponseWriter, r *http.Request, server http.
 		t := &tee{ResponseWriter: w, header: http.Header{}, keep: isKept(r.URL.Path), spare: kept != nil}
 		server.ServeHTTP(t, r)
 		if t.keep && r.Method == http.MethodGet && t.code == http.StatusOK && !t.large {
-			s.write(&schemaDoc{r.URL.Path, formOf(t.header.Get("Content-Type")), strings.Trim(t.header.Get("Etag"), `"`), t.body.Bytes()})
+			err := s.write(&schemaDoc{r.URL.Path, formOf(t.header.Get("Content-Type")), strings.Trim(t.header.Get("Etag"), `"`), t.body.Bytes()})
+			if err != nil && s.Failed != nil {
+				s.Failed(fmt.Errorf("the schema could not be kept beside the file: %w", err))
+			}
 		}
 		if !t.failed {
 			return
@@ -171,20 +179,20 @@ func (s *Schemas) read(path, form string) *schemaDoc {
 }
 
 // write keeps a document. If it cannot, the next client gets it from the server.
-func (s *Schemas) write(d *schemaDoc) {
+func (s *Schemas) write(d *schemaDoc) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return
+		return err
 	}
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	z.Name, z.Comment = d.path, d.hash
 	_, err := z.Write(d.body)
 	if err = errors.Join(err, z.Close()); err != nil {
-		return // a header that is no text
+		return err // a header that is no text
 	}
 	tmp, err := os.CreateTemp(s.dir, ".new-*")
 	if err != nil {
-		return
+		return err
 	}
 	_, err = tmp.Write(out.Bytes())
 	if err = errors.Join(err, tmp.Close()); err == nil {
@@ -193,6 +201,7 @@ func (s *Schemas) write(d *schemaDoc) {
 	if err != nil {
 		_ = os.Remove(tmp.Name()) // temporary files are never read
 	}
+	return err
 }
 
 // tee passes an answer on and keeps its body. If the answer says that the server failed,

@@ -114,7 +114,9 @@ func TestSchemasOfClusters(t *testing.T) {
 		if s.read(path, formJSON) != nil {
 			t.Errorf("%q has the document of another cluster", cluster)
 		}
-		s.write(&schemaDoc{path, formJSON, "hash", []byte(cluster)})
+		if err := s.write(&schemaDoc{path, formJSON, "hash", []byte(cluster)}); err != nil {
+			t.Fatal(err)
+		}
 		all[cluster] = s
 	}
 	for cluster, s := range all {
