@@ -11,6 +11,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -33,14 +34,23 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop)   // a second signal ends the program at once, which does the file no harm
-	klog.SetLogger(logr.Discard()) // silences client-go: the command reports errors itself
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once, which does the file no harm
+	// This silences client-go: the command reports errors itself.
+	klog.SetLoggerWithOptions(logr.Discard(), klog.WriteKlogBuffer(saysWhyItEnds))
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	args := os.Args[1:]
 	if calledAs(completer) {
 		args = append([]string{cobra.ShellCompRequestCmd}, args...)
 	}
 	os.Exit(run(ctx, streams, args))
+}
+
+// saysWhyItEnds prints a line of klog with which kubectl's code ends the process, as it does
+// where objects have no order by --sort-by.
+func saysWhyItEnds(line []byte) {
+	if _, text, ok := bytes.Cut(line, []byte("] ")); ok && bytes.HasPrefix(line, []byte("F")) {
+		fmt.Fprintln(os.Stderr, "Error:", oneLine(errors.New(string(text))))
+	}
 }
 
 // run executes one command line and returns its exit code.
