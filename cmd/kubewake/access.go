@@ -179,7 +179,7 @@ func (a *access) serveLoopback(s *serve.Server, path string, logf func(string, .
 		return another(kubeconfig, its)
 	}
 	if kept, addr := serve.Kept(kubeconfig); err != nil && kept == token && addr == at.String() {
-		logf("the kubeconfig stays as an earlier life has written it, which is good: %s", oneLine(err)) // a full disk
+		logf("the kubeconfig stays as it is, and leads here: %s", oneLine(err)) // the disk may be full
 		err = nil
 	}
 	if err != nil {

@@ -79,7 +79,7 @@ func TestKubeconfigOnFullDisk(t *testing.T) {
 	if err := os.Rename(short, long); err != nil {
 		t.Fatal(err)
 	}
-	if log, err := life(long); err != nil || !strings.Contains(log, "stays as an earlier life has written it") {
+	if log, err := life(long); err != nil || !strings.Contains(log, "the kubeconfig stays as it is, and leads here: ") {
 		t.Errorf("%v, %s", err, log)
 	}
 }
