@@ -119,7 +119,7 @@ Meanwhile the other commands read through a socket beside the file.`,
 func (m *mirror) logf(format string, args ...any) {
 	m.out.Lock()
 	defer m.out.Unlock()
-	m.bar.Load().over(func() { fmt.Fprintf(m.streams.ErrOut, format+"\n", args...) })
+	m.bar.Load().over(func() { fmt.Fprintln(m.streams.ErrOut, escaped(fmt.Sprintf(format, args...))) }) // a server's text may have anything
 }
 
 // logger passes the library's messages to logf.

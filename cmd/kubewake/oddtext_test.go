@@ -39,6 +39,20 @@ func TestHistoryKeepsTheTerminal(t *testing.T) {
 	}
 }
 
+// TestServersKeepTheTerminal: the reasons that a server gives, which the log and status show,
+// cannot control the terminal, and add no lines.
+func TestServersKeepTheTerminal(t *testing.T) {
+	const odd = "denied (\x1b[2J\npods/v1: live)"
+	var log, status bytes.Buffer
+	(&mirror{streams: genericiooptions.IOStreams{ErrOut: &log}}).logf("%s: %s", "pods/v1", odd)
+	printOwner(&status, &live.Owner{PID: 1, Sources: map[string]string{"pods/v1": odd}})
+	for text, lines := range map[string]int{log.String(): 1, status.String(): 2} {
+		if strings.Count(text, "\n") != lines || strings.Contains(text, "\x1b") {
+			t.Errorf("%q", text)
+		}
+	}
+}
+
 // TestMetricsOfOddNames: text that is not UTF-8, as in a namespace from the command line,
 // does not end the program.
 func TestMetricsOfOddNames(t *testing.T) {

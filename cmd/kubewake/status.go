@@ -75,7 +75,7 @@ func printStatus(ctx context.Context, streams genericiooptions.IOStreams, path s
 	for _, st := range status.Sources {
 		for _, why := range []string{st.Degraded, st.Outdated} {
 			if why != "" {
-				fmt.Fprintf(streams.ErrOut, "%s needs a relist: %s\n", st.Source, why)
+				fmt.Fprintf(streams.ErrOut, "%s needs a relist: %s\n", st.Source, escaped(why))
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func printOwner(w io.Writer, o *live.Owner) {
 		fmt.Fprintf(w, "commits fail and are retried: %s\n", o.Error)
 	}
 	for _, name := range slices.Sorted(stdmaps.Keys(o.Sources)) {
-		fmt.Fprintf(w, "%s: %s\n", name, o.Sources[name])
+		fmt.Fprintln(w, escaped(name+": "+o.Sources[name]))
 	}
 }
 
