@@ -2,11 +2,15 @@ package informer
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
@@ -130,5 +134,38 @@ func TestRecreatedCluster(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestClusterQuestionFails: a server that fails the first question, which cluster it is, fails
+// like any other request: the watch error handler gets its status.
+func TestClusterQuestionFails(t *testing.T) {
+	for name, want := range map[string]struct {
+		answer *apierrors.StatusError
+		is     func(error) bool
+	}{
+		"unavailable":       {apierrors.NewServiceUnavailable("test"), apierrors.IsServiceUnavailable},
+		"too many requests": {apierrors.NewTooManyRequests("test", 1), apierrors.IsTooManyRequests},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.create("a")
+			w.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") }, 1, kubesim.Answer(want.answer))
+			l := w.live(Options{})
+			told := make(chan error, 100)
+			if err := l.inf.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { told <- err }); err != nil {
+				t.Fatal(err)
+			}
+			l.run()
+			select {
+			case err := <-told:
+				if !want.is(err) {
+					t.Errorf("the handler is told %v", err)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("not told")
+			}
+			l.synced().equal()
+		})
 	}
 }

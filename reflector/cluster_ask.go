@@ -63,7 +63,7 @@ func (t *transport) askClusterUID(req *http.Request, server string) (k clusterAn
 	case resp.StatusCode >= 300 && resp.StatusCode < 500 && resp.StatusCode != http.StatusRequestTimeout && resp.StatusCode != http.StatusTooManyRequests:
 		return k, nil // the server does not say
 	case resp.StatusCode != http.StatusOK:
-		return k, fmt.Errorf("reflector: ask for the cluster's identity: %s", resp.Status)
+		return k, fmt.Errorf("reflector: ask for the cluster's identity: %w", failed(resp))
 	}
 	var ns metav1.PartialObjectMetadata
 	if err := json.Unmarshal(body, &ns); err != nil {

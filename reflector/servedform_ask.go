@@ -128,7 +128,7 @@ func (t *transport) askAt(req *http.Request, path, query string) (body []byte, t
 	}
 	switch code := resp.StatusCode; {
 	case code == http.StatusRequestTimeout || code == http.StatusTooManyRequests || code >= 500 && code != http.StatusNotImplemented:
-		return nil, "", "", fmt.Errorf("reflector: ask for the form of objects: %s", resp.Status)
+		return nil, "", "", fmt.Errorf("reflector: ask for the form of objects: %w", failed(resp))
 	case code >= 400:
 		return nil, "", "", nil
 	}

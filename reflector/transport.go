@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
@@ -127,6 +129,12 @@ func (t *transport) fetch(ctx context.Context, req *http.Request, path, query st
 		body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	}
 	return resp, body, err
+}
+
+// failed is the error of a question that the server has failed. It has the status of the
+// answer, as the error of any other request has: programs go by that in watch error handlers.
+func failed(resp *http.Response) error {
+	return apierrors.NewGenericServerResponse(resp.StatusCode, "get", schema.GroupResource{}, "", resp.Status, 0, true)
 }
 
 // questions are those that the sources of one config ask about its servers, one at a time.
