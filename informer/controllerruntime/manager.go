@@ -30,11 +30,11 @@ type File struct {
 
 // NewManager is ctrl.NewManager with the cache in the file. It wraps a copy of cfg. Start
 // closes the file when the manager has ended in order. The file stays open where reconciles
-// may still run: the lease was lost, the grace period has passed, or there is none. Lists
-// of a closed file are empty, and a reconcile could take that for deletes. Then the file is
-// closed by the end of the process, or by the next NewManager of that path. If the manager
-// is never started, the file stays open until the process ends. A NewCache in the options
-// must make its cache with the NewInformer that it is given.
+// may still run: the lease was lost, the grace period has passed, or there is none. Then the
+// file is closed by the end of the process, or by the next NewManager of that path. If the
+// manager is never started, the file stays open until the process ends. Once the file is
+// closed, reads of the cache fail with boltstore.ErrClosed. A NewCache in the options must
+// make its cache with the NewInformer that it is given.
 //
 // A manager's RESTMapper asks the server which kinds it has. If the server does not answer
 // within a second, NewManager's goes by the kinds in the file, so that a manager can start
@@ -54,17 +54,19 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 		return nil, errors.New("controllerruntime: the options have a Cache.NewInformer, so the file would not be used: leave it out, or use informer.ForControllerRuntime with ctrl.NewManager")
 	}
 	leftOpen.close(f.Path)
-	db, err := boltstore.Open(f.Path, f.Options)
+	opened, err := boltstore.Open(f.Path, f.Options)
 	if err != nil {
 		return nil, err
 	}
-	o.Cache.NewInformer = informer.ForControllerRuntime(db, f.Informers)
-	wake(&o, db)
+	db := &file{DB: opened}
+	o.Cache.NewInformer = informer.ForControllerRuntime(db.DB, f.Informers)
+	wake(&o, db.DB)
+	o.NewCache = db.caches(o.NewCache)
 	mgr, err := manager.New(reflector.WrapConfig(rest.CopyConfig(cfg)), o)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	files.add(db)
+	files.add(db.DB)
 	return &kept{Manager: mgr, db: db, elects: o.LeaderElection, graceless: o.GracefulShutdownTimeout != nil && *o.GracefulShutdownTimeout == 0}, nil
 }
 
@@ -75,7 +77,7 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 //	err = mgr.AddHealthzCheck("cache", informer.Live(controllerruntime.FileOf(mgr)))
 func FileOf(mgr manager.Manager) *boltstore.DB {
 	if k, ok := mgr.(*kept); ok {
-		return k.db
+		return k.db.DB
 	}
 	return nil
 }
@@ -83,7 +85,7 @@ func FileOf(mgr manager.Manager) *boltstore.DB {
 // kept is a manager that has a file.
 type kept struct {
 	manager.Manager
-	db        *boltstore.DB
+	db        *file
 	elects    bool // it has a lease
 	graceless bool // it does not wait for its work to end
 	started   atomic.Bool
@@ -96,7 +98,7 @@ func (k *kept) Start(ctx context.Context) error {
 		return errors.New("controllerruntime: the manager was started before, and its file is closed when it ends: make another manager")
 	}
 	err := k.Manager.Start(ctx)
-	files.remove(k.db)
+	files.remove(k.db.DB)
 	if k.mayWork(err) {
 		leftOpen.add(k.db)
 		return err
@@ -115,10 +117,10 @@ var leftOpen openFiles
 
 type openFiles struct {
 	mu  sync.Mutex
-	dbs []*boltstore.DB
+	dbs []*file
 }
 
-func (o *openFiles) add(db *boltstore.DB) {
+func (o *openFiles) add(db *file) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.dbs = append(o.dbs, db)
@@ -132,7 +134,7 @@ func (o *openFiles) close(path string) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.dbs = slices.DeleteFunc(o.dbs, func(db *boltstore.DB) bool {
+	o.dbs = slices.DeleteFunc(o.dbs, func(db *file) bool {
 		if !sameFile(db.Path(), path) {
 			return false
 		}

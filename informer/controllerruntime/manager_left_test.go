@@ -10,6 +10,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -22,7 +25,7 @@ func TestLinkToTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kept{Manager: ends{}, db: db, graceless: true}
+	k := &kept{Manager: ends{}, db: &file{DB: db}, graceless: true}
 	if err := k.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +113,7 @@ func TestEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { leftOpen.close(db.Path()) })
-			k := &kept{Manager: ends{err: c.err}, db: db, elects: c.elects, graceless: c.graceless}
+			k := &kept{Manager: ends{err: c.err}, db: &file{DB: db}, elects: c.elects, graceless: c.graceless}
 			if err := k.Start(t.Context()); !errors.Is(err, c.err) {
 				t.Errorf("%v, not %v", err, c.err)
 			}
@@ -128,3 +131,39 @@ type ends struct {
 }
 
 func (e ends) Start(context.Context) error { return e.err }
+
+// TestListAfterTheEnd: once the manager has ended and its file is closed, reads of its cache
+// are errors. Whoever still reads must not take an empty list for deletes.
+func TestListAfterTheEnd(t *testing.T) {
+	sim := shop(t, "a", "b")
+	for name, newCache := range map[string]cache.NewCacheFunc{
+		"default": nil,
+		"the program's": func(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
+			o.ReaderFailOnMissingInformer = false
+			return cache.New(cfg, o)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options()
+			o.NewCache = newCache
+			mgr, err := NewManager(sim.RESTConfig(), o, File{Path: filepath.Join(t.TempDir(), "test.db")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, end := started(t, mgr)
+			var maps corev1.ConfigMapList
+			if err := mgr.GetClient().List(ctx, &maps); err != nil || len(maps.Items) != 2 {
+				t.Errorf("%d objects, %v", len(maps.Items), err)
+			}
+			end()
+			for what, r := range map[string]client.Reader{"client": mgr.GetClient(), "cache": mgr.GetCache()} {
+				if err := r.List(t.Context(), &maps); !errors.Is(err, boltstore.ErrClosed) {
+					t.Errorf("the %s lists %d objects, %v", what, len(maps.Items), err)
+				}
+				if err := r.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, &corev1.ConfigMap{}); !errors.Is(err, boltstore.ErrClosed) {
+					t.Errorf("the %s gets one: %v", what, err)
+				}
+			}
+		})
+	}
+}
