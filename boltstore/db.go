@@ -75,6 +75,7 @@ type DB struct {
 
 	mu     sync.Mutex
 	claims map[string]*Store
+	parsed sync.Map             // weak.Pointer[parsedMeta] by source id; see readMeta
 	packs  map[string]*pack.Set // by source id
 	closed bool
 	aside  []string

@@ -353,7 +353,7 @@ func kept(t testing.TB, db *DB) {
 // sameMeta checks that no read has changed the meta that all reads share.
 func sameMeta(t testing.TB, s *Store) {
 	t.Helper()
-	last := s.lastParsed()
+	last := s.db.lastParsed(s.id)
 	if last == nil {
 		return
 	}

@@ -282,25 +282,27 @@ type parsedMeta struct {
 	meta   *sourceMeta
 }
 
-// readMeta returns the meta that a transaction sees. It is decrypted and parsed once for
-// each commit that changes it: this would take most of the time of a read of one object.
-// The garbage collector takes it from sources that nobody reads.
-func (s *Store) readMeta(src sourceTx) (*sourceMeta, error) {
+// readMeta returns the meta that a transaction sees, which the caller must not change. It is
+// decrypted and parsed once for each commit that changes it: this would take most of the
+// time of a read of one object. The garbage collector takes it from sources that nobody
+// reads.
+func (db *DB) readMeta(src sourceTx) (*sourceMeta, error) {
 	stored := src.Root.Get(layout.KeyMeta)
-	if last := s.lastParsed(); last != nil && stored != nil && bytes.Equal(last.stored, stored) {
+	if last := db.lastParsed(src.ID); last != nil && stored != nil && bytes.Equal(last.stored, stored) {
 		return last.meta, nil
 	}
 	m, err := src.openMeta(stored)
 	if err == nil {
-		p := weak.Make(&parsedMeta{bytes.Clone(stored), m})
-		s.parsed.Store(&p)
+		db.parsed.Store(src.ID, weak.Make(&parsedMeta{bytes.Clone(stored), m}))
 	}
 	return m, err
 }
 
-func (s *Store) lastParsed() *parsedMeta {
-	if p := s.parsed.Load(); p != nil {
-		return p.Value()
+// lastParsed returns the meta of the source with that ID that was parsed last, nil if there
+// is none.
+func (db *DB) lastParsed(id string) *parsedMeta {
+	if p, ok := db.parsed.Load(id); ok {
+		return p.(weak.Pointer[parsedMeta]).Value()
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -33,7 +32,6 @@ type Store struct {
 	keyFunc  cache.KeyFunc
 	metaKeys bool // keyFunc is client-go's
 	hot      *hotCache
-	parsed   atomic.Pointer[weak.Pointer[parsedMeta]] // see readMeta
 	memory   memory
 	packs    *pack.Set
 	viewed   bool                    // made by View: not claimed, only for reading

@@ -58,7 +58,7 @@ func (s *Store) in(tx *bolt.Tx, fn func(m *sourceMeta, src sourceTx) error) erro
 	if err != nil {
 		return err
 	}
-	m, err := s.readMeta(src)
+	m, err := s.db.readMeta(src)
 	if err != nil {
 		return err
 	}

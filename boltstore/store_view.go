@@ -24,9 +24,10 @@ func (db *DB) View(src Source) (*Store, error) {
 		if !ok {
 			return ErrNoSource
 		}
-		if m, err = s.meta(); err != nil {
+		if m, err = db.readMeta(s); err != nil {
 			return err
 		}
+		m = m.clone()
 		return db.packers(src.ID()).Load(s.dictionaries)
 	})
 	if err != nil {

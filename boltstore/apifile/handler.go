@@ -77,7 +77,7 @@ type handler struct {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-cache, private")
-	states, err := h.db.States()
+	states, err := h.db.Sources()
 	if err != nil {
 		kubeapi.WriteStatus(w, unavailable(err, 1))
 		return

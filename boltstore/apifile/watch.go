@@ -151,7 +151,7 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 // isElsewhere says whether a watch that began now would be refused, or would show a source
 // that the program keeps in place of this one.
 func (w *watcher) isElsewhere() bool {
-	states, err := w.s.db.States()
+	states, err := w.s.db.Sources()
 	if err != nil {
 		return true
 	}

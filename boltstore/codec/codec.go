@@ -45,6 +45,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,8 +96,22 @@ func For(example runtime.Object) (Codec, error) {
 		return unstructuredCodec{}, nil
 	}
 	t := reflect.TypeOf(example)
+	if c, ok := found.Load(t); ok {
+		return c.(Codec), nil
+	}
+	c, err := forType(t)
+	if err == nil {
+		found.Store(t, c)
+	}
+	return c, err
+}
+
+// found are the codecs that For has returned, by Go type.
+var found sync.Map
+
+func forType(t reflect.Type) (Codec, error) {
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return nil, fmt.Errorf("%w: %T is no pointer to a struct", ErrUnsupported, example)
+		return nil, fmt.Errorf("%w: %v is no pointer to a struct", ErrUnsupported, t)
 	}
 	if protobufExact(t) {
 		return protobufCodec{t, textlessOf(t.Elem(), map[reflect.Type]*textless{})}, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash"
 	"reflect"
+	"sync"
 )
 
 // StructureHash is a fingerprint of a Go type's structure: the exported fields with their
@@ -18,10 +19,18 @@ import (
 // fields. Types of metav1 and resource that hide their fields count with the name only,
 // so that build tags make no difference.
 func StructureHash(t reflect.Type) string {
+	if sum, ok := hashes.Load(t); ok {
+		return sum.(string)
+	}
 	h := structureHash{sha256.New(), map[reflect.Type]int{}}
 	h.add(t)
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	sum := hex.EncodeToString(h.Sum(nil)[:16])
+	hashes.Store(t, sum)
+	return sum
 }
+
+// hashes are the results of StructureHash: a Pod's takes a millisecond.
+var hashes sync.Map
 
 type structureHash struct {
 	hash.Hash

@@ -172,7 +172,7 @@ func (f file) open(q Query) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	states, err := f.db.States()
+	states, err := f.db.Sources()
 	if err != nil {
 		return nil, err
 	}

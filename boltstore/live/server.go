@@ -233,7 +233,7 @@ func (s *server) query(r *http.Request) (Query, error) {
 			return q, err
 		}
 	}
-	states, err := s.db.States()
+	states, err := s.db.Sources()
 	if err != nil {
 		return q, err
 	}

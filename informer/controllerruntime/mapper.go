@@ -71,7 +71,7 @@ func wake(o *manager.Options, db *boltstore.DB) {
 		if err != nil {
 			return nil, err
 		}
-		states, err := db.States()
+		states, err := db.Sources()
 		if err != nil {
 			return nil, err
 		}

@@ -218,7 +218,7 @@ func (f *Shared) Clusters(ctx context.Context) []string {
 
 func (w *way) clusters(ctx context.Context, name string) ([]string, error) {
 	if w.db != nil {
-		states, err := w.db.States()
+		states, err := w.db.Sources()
 		return clustersOf(states, name), err
 	}
 	st, err := w.owner.Status(ctx)
@@ -231,7 +231,7 @@ func (w *way) clusters(ctx context.Context, name string) ([]string, error) {
 // ClustersOf returns the UIDs of the clusters of a name, none if the file does not know
 // them.
 func ClustersOf(db *boltstore.DB, name string) []string {
-	states, err := db.States()
+	states, err := db.Sources()
 	if err != nil {
 		return nil
 	}
