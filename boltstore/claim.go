@@ -301,6 +301,7 @@ func (s *Store) fedBy() Producer {
 }
 
 func (s *Store) wake(urgent bool) {
+	s.awake.Store(true)
 	signal(s.db.commit.wake)
 	if urgent {
 		signal(s.db.commit.urgent)

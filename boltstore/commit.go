@@ -117,8 +117,9 @@ type waiter struct {
 	d *direct
 }
 
-// gather takes each source's share in turn, about maxCommitBytes in all. A producer whose
-// last work failed gets only that work tried again.
+// gather takes each source's share in turn, about maxCommitBytes in all. Sources that have not
+// called wake have nothing, and no share. A producer whose last work failed gets only that
+// work tried again.
 func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bool) {
 	c.mu.Lock()
 	works = c.retry
@@ -132,17 +133,25 @@ func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bo
 	for _, w := range works {
 		retried[w.s] = true
 	}
-	room := c.db.opts.maxCommitBytes
-	for i, s := range stores {
+	room, awake := c.db.opts.maxCommitBytes, 0
+	for _, s := range stores {
+		if s.awake.Load() {
+			awake++
+		}
+	}
+	for _, s := range stores {
 		if room <= 0 {
 			more = true
 			break
 		}
 		// A program that writes without a pause must not keep the producer waiting.
-		share := max(room/(len(stores)-i), 1)
+		share := max(room/max(awake, 1), 1)
+		if s.awake.Swap(false) {
+			awake--
+		}
 		p, left := s.fedBy(), share
 		if retried[s] {
-			p, more = nil, true // events wait behind the failed ones; a write need not
+			p = nil // events wait behind the failed ones; a write need not
 		}
 		if p != nil {
 			left = max(share/2, 1)
@@ -152,7 +161,10 @@ func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bo
 			works, waiters = append(works, w.w), append(waiters, w)
 		}
 		share, room = share-size, room-size
-		more = more || size >= left
+		if retried[s] || size >= left {
+			more = true
+			s.awake.Store(true)
+		}
 		if retried[s] || c.ending != nil && c.ending[s] >= lastBytes {
 			continue
 		}
@@ -160,8 +172,10 @@ func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bo
 		var b *Batch
 		if p != nil {
 			var rest bool
-			b, rest = p.Take(max(share, 1), take == scopeAll || rides || take == scopeDue && s.bookmarkDue())
-			more = more || rest
+			if b, rest = p.Take(max(share, 1), take == scopeAll || rides || take == scopeDue && s.bookmarkDue()); rest {
+				more = true
+				s.awake.Store(true)
+			}
 		}
 		if b == nil && rides {
 			b = &Batch{}
@@ -192,9 +206,12 @@ func (s *Store) takeWrites(max int) (writes []waiter, size int) {
 	return writes, size
 }
 
-// bookmarkDue says whether a bookmark may be committed on its own.
+// bookmarkDue says whether a bookmark may be committed on its own: after bookmarkInterval, or
+// at least half of it. Those of all sources fall due at the same times since Open, and so
+// share commits.
 func (s *Store) bookmarkDue() bool {
-	return s.db.opts.Clock.Since(s.committed) >= s.db.opts.bookmarkInterval
+	period := func(t time.Time) time.Duration { return t.Sub(s.db.since.at) / max(s.db.opts.bookmarkInterval/2, 1) }
+	return period(s.db.opts.Clock.Now()) > period(s.committed)+1
 }
 
 // commitRound commits works in one transaction. If that fails, it commits each alone. If

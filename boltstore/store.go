@@ -50,6 +50,7 @@ type Store struct {
 	// stands: see NoteStands.
 	stands atomic.Bool
 	stale  atomic.Uint64
+	awake  atomic.Bool // wake was called, or something was left, since the committer last took
 
 	indexFailures atomic.Uint64 // in this life
 	ended         chan struct{} // closed by Release
