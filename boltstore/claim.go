@@ -42,7 +42,8 @@ type Claim struct {
 	// ServeOutdated serves objects that were stored under another structure of their Go
 	// type, or another transform, until a relist has replaced them. Set it for a program
 	// that may be upgraded while offline. Fields that the earlier type did not have are
-	// zero. See [Store.Outdated].
+	// zero. Objects that another Codec has stored cannot be read and are not served. See
+	// [Store.Outdated].
 	ServeOutdated bool
 }
 
@@ -123,7 +124,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 		s.trial = newTrial(c.Example)
 	}
 	if id := s.codec.ID(); id >= codec.IDCustom { // one form may have several codecs
-		s.typeHash = fmt.Sprintf("%s codec %d", s.typeHash, id)
+		s.typeHash += fmt.Sprint(ofCodec, id)
 	}
 	return s, nil
 }

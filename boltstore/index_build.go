@@ -74,7 +74,7 @@ func (s indexing) build(add cache.Indexers) error {
 		}
 	}
 	if len(build) > 0 {
-		if !s.lenient && m.Generation > 0 && m.TypeHash != s.typeHash {
+		if s.unreadable(m) {
 			return nil // the next relist indexes all objects
 		}
 		s.countReindexed(m, names)
@@ -84,6 +84,11 @@ func (s indexing) build(add cache.Indexers) error {
 	}
 	s.indexMemory(add, &adding{})
 	return nil
+}
+
+// unreadable says whether the records are of another Go type, and not to be decoded.
+func (s indexing) unreadable(m *sourceMeta) bool {
+	return m.Generation > 0 && m.TypeHash != s.typeHash && !(s.lenient && s.decodes(m))
 }
 
 // buildLater is build, beside other work. It tries until it succeeds or the store is

@@ -53,7 +53,7 @@ func (s indexing) reindexNoted() error {
 	}
 	s.indexLock.Lock()
 	defer s.indexLock.Unlock()
-	if m := s.metaNow(); !s.lenient && m.Generation > 0 && m.TypeHash != s.typeHash {
+	if s.unreadable(s.metaNow()) {
 		return nil // the next relist indexes all objects
 	}
 	for from := []byte(nil); ; {

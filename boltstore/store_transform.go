@@ -1,6 +1,8 @@
 package boltstore
 
 import (
+	"strings"
+
 	"github.com/kubewake/kubewake/index"
 	"github.com/kubewake/kubewake/internal/objmeta"
 )
@@ -78,4 +80,22 @@ func asKnown(obj any, transform func(any) (any, error)) (any, error) {
 }
 
 // hides says whether reads show nothing of the contents. The caller holds mu.
-func (s *Store) hides(m *sourceMeta) bool { return !s.lenient && s.outdated(m) != "" }
+func (s *Store) hides(m *sourceMeta) bool {
+	return s.outdated(m) != "" && !(s.lenient && s.decodes(m))
+}
+
+func (s *Store) hidden() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.hides(s.meta)
+}
+
+// decodes says whether the claim's codec can read the records. A view has the file's.
+func (s *Store) decodes(m *sourceMeta) bool {
+	_, was, _ := strings.Cut(m.TypeHash, ofCodec)
+	_, is, _ := strings.Cut(s.typeHash, ofCodec)
+	return s.viewed || was == is
+}
+
+// ofCodec precedes the ID of a codec of the program's own in a type hash.
+const ofCodec = " codec "

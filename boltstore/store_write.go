@@ -56,13 +56,13 @@ func seenIn(obj any) *string {
 // writes to a source that it fills itself. No list would replace them, and the new
 // objects would be hidden with them.
 func (s *Claimed) makeCurrent() error {
-	if s.lenient || s.Outdated() == "" {
+	if !s.hidden() {
 		return nil
 	}
 	s.currentLock.Lock()
 	defer s.currentLock.Unlock()
 	why := s.Outdated()
-	if why == "" || !s.FilledByProgram() {
+	if !s.hidden() || !s.FilledByProgram() {
 		return nil
 	}
 	s.db.log().Info("Warning: what the program has stored is set aside, since it is outdated", "source", s.source.String(), "reason", why)
