@@ -76,6 +76,7 @@ type DB struct {
 	mu     sync.Mutex
 	claims map[string]*Store
 	parsed sync.Map             // weak.Pointer[parsedMeta] by source id; see readMeta
+	blocks sync.Map             // weak.Pointer[sharedBlock] by source id; see sharedDrafts
 	packs  map[string]*pack.Set // by source id
 	closed bool
 	aside  []string

@@ -143,7 +143,7 @@ func (t sourceTx) seqAt(m *sourceMeta, version string, first bool) (seq uint64, 
 func (t sourceTx) lastUpTo(version string, lo, hi uint64) (seq uint64, ok bool, err error) {
 	for lo < hi {
 		mid := lo + (hi-lo+1)/2
-		begin, drafts, err := t.blockAt(mid)
+		begin, drafts, err := t.blockAt(mid, t.unpackBlock)
 		if err != nil || drafts == nil {
 			return 0, false, err
 		}
@@ -193,7 +193,7 @@ func (t sourceTx) firstEntry() uint64 {
 
 // blockAt returns the block that has the entry seq, and the seq of its first one. It
 // returns no drafts if the journal does not have the entry.
-func (t sourceTx) blockAt(seq uint64) (first uint64, drafts []format.Draft, err error) {
+func (t sourceTx) blockAt(seq uint64, unpack func(uint64, []byte) ([]format.Draft, error)) (first uint64, drafts []format.Draft, err error) {
 	j := t.Journal()
 	if j == nil {
 		return 0, nil, nil
@@ -202,7 +202,7 @@ func (t sourceTx) blockAt(seq uint64) (first uint64, drafts []format.Draft, err 
 	if err != nil || b == nil || first > seq {
 		return 0, nil, err
 	}
-	drafts, err = t.unpackBlock(first, b)
+	drafts, err = unpack(first, b)
 	if err != nil || seq-first >= uint64(len(drafts)) {
 		return 0, nil, err
 	}

@@ -199,7 +199,7 @@ func (s *Store) walkAt(at Moment, prefix, from string, begin func(), fn func(key
 func (t sourceTx) undone(after, last uint64, want func(key string) bool) (before map[string][]byte, err error) {
 	size := 0
 	for seq := after + 1; seq <= last; {
-		first, drafts, err := t.blockAt(seq)
+		first, drafts, err := t.blockAt(seq, t.unpackBlock)
 		if err != nil {
 			return nil, err
 		}
@@ -320,7 +320,7 @@ func (s *Store) EntriesAfter(at Moment) (e EntriesAt, err error) {
 		if at.Seq == m.Seq {
 			return nil
 		}
-		first, drafts, err = src.blockAt(at.Seq + 1)
+		first, drafts, err = src.blockAt(at.Seq+1, s.db.sharedDrafts(src))
 		if err != nil {
 			return err
 		}
@@ -356,15 +356,16 @@ func (s *Store) EntriesAfter(at Moment) (e EntriesAt, err error) {
 
 // someOf returns the first drafts, up to afterBytes. They are copies, since a draft keeps
 // its whole block in memory.
-func someOf(drafts []format.Draft) []format.Draft {
-	for i, size := 0, 0; i < len(drafts); i++ {
-		d := &drafts[i]
+func someOf(drafts []format.Draft) (some []format.Draft) {
+	size := 0
+	for i, d := range drafts {
 		if size += len(d.Next) + len(d.Prev); i > 0 && size > afterBytes {
-			return drafts[:i:i]
+			break
 		}
 		d.Next, d.Prev = bytes.Clone(d.Next), bytes.Clone(d.Prev)
+		some = append(some, d)
 	}
-	return drafts
+	return some
 }
 
 // Version is the resourceVersion that the change has given the object, "" if it is not
