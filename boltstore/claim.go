@@ -77,6 +77,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 		err = fmt.Errorf("boltstore: %s: %w in %s; share one informer, or give Cluster or the selectors if these are different lists", c.Source, ErrClaimed, db.path)
 	default:
 		db.claims[s.id] = s
+		db.inUse.Store(int64(len(db.claims)))
 	}
 	db.mu.Unlock()
 	if err != nil {
@@ -108,7 +109,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 func (db *DB) newStore(c Claim) (*Store, error) {
 	s := &Store{
 		db: db, source: c.Source, id: c.Source.ID(), owner: format.OwnerOf(c.Source.ID()), codec: c.Codec, keyFunc: c.KeyFunc,
-		hot: newHotCache(db.opts.hotBytes), typeHash: codec.StructureHash(reflect.TypeOf(c.Example)),
+		hot: newHotCache(db.hotBudget), typeHash: codec.StructureHash(reflect.TypeOf(c.Example)),
 		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: maps.Clone(c.IndexVersions),
 		brokenCh: make(chan struct{}), ended: make(chan struct{}), goType: reflect.TypeOf(c.Example), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
 		packs: db.packers(c.Source.ID()), metaKeys: c.KeyFunc == nil,

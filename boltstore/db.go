@@ -75,6 +75,7 @@ type DB struct {
 
 	mu     sync.Mutex
 	claims map[string]*Store
+	inUse  atomic.Int64         // len(claims)
 	parsed sync.Map             // weak.Pointer[parsedMeta] by source id; see readMeta
 	blocks sync.Map             // weak.Pointer[sharedBlock] by source id; see sharedDrafts
 	packs  map[string]*pack.Set // by source id
@@ -249,6 +250,7 @@ func (db *DB) release(s *Store) {
 	claimed := db.claims[s.id] == s
 	if claimed {
 		delete(db.claims, s.id)
+		db.inUse.Store(int64(len(db.claims)))
 	}
 	db.mu.Unlock()
 	if claimed {

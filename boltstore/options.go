@@ -136,8 +136,9 @@ type Options struct {
 	maxCommitBytes int
 	// maxRelists is how many sources may relist at once. Default 8.
 	maxRelists int
-	// hotBytes is the budget of each source for decoded objects in memory. Each counts
-	// three times its encoded size, and 1.5 KB. Default 3 MiB.
+	// hotBytes is the budget of each source for decoded objects of its own. More than
+	// eight sources share eight times as much. Each object counts three times its encoded
+	// size, and 1.5 KB. Default 3 MiB.
 	hotBytes int64
 	// compactRatio is the share of unused pages above which an open file of at least
 	// compactMinSize is compacted (see [DB.Compact]). Negative turns compaction off. The

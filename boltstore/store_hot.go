@@ -12,7 +12,7 @@ import (
 // a record asks for the object of exactly that record. So nothing in the cache ever needs
 // to be invalidated.
 type hotCache struct {
-	budget int64
+	budget func() int64
 
 	mu      sync.Mutex
 	used    int64
@@ -35,7 +35,16 @@ type hotObject struct {
 	size int64
 }
 
-func newHotCache(budget int64) *hotCache {
+// hotSources is how many sources may each fill their cache. More sources share as much.
+const hotSources = 8
+
+// hotBudget is the present budget of each source's cache. A cache that has more keeps it
+// until it gets the next object.
+func (db *DB) hotBudget() int64 {
+	return db.opts.hotBytes * hotSources / max(db.inUse.Load(), hotSources)
+}
+
+func newHotCache(budget func() int64) *hotCache {
 	h := &hotCache{budget: budget, pending: map[string]*underWay{}}
 	h.lru, _ = simplelru.NewLRU(1<<30, func(_ string, o hotObject) { h.used -= o.size })
 	return h
@@ -98,7 +107,7 @@ func (h *hotCache) put(key string, r *format.Record, obj any) {
 	h.lru.Remove(key)
 	h.lru.Add(key, hotObject{crc: r.CRC, rv: r.ResourceVersion, obj: obj, size: size})
 	h.used += size
-	for h.used > h.budget && h.lru.Len() > 0 {
+	for budget := h.budget(); h.used > budget && h.lru.Len() > 0; {
 		h.lru.RemoveOldest()
 	}
 }
