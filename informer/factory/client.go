@@ -77,7 +77,7 @@ func (p path) client(clientset reflect.Value, namespace string) reflect.Value {
 
 // listWatch lists and watches in the same way as an informer that the factory makes
 // itself.
-func (p path) listWatch(clientset reflect.Value, f Filter) cache.ListerWatcher {
+func (p path) listWatch(clientset reflect.Value, f Filter, example runtime.Object) cache.ListerWatcher {
 	call := func(ctx context.Context, method string, o metav1.ListOptions) (any, error) {
 		if f.TweakListOptions != nil {
 			f.TweakListOptions(&o)
@@ -104,24 +104,24 @@ func (p path) listWatch(clientset reflect.Value, f Filter) cache.ListerWatcher {
 			return w.(watch.Interface), nil
 		},
 	}, clientset.Interface())
-	if src, ok := p.stated(clientset, f); ok {
+	if src, ok := p.stated(clientset, f, example); ok {
 		return stated.ListerWatcher(lw, src)
 	}
 	return lw
 }
 
 // stated is the source that a fake client lists. Only a request shows what any other
-// client lists.
-func (p path) stated(clientset reflect.Value, f Filter) (src boltstore.Source, ok bool) {
+// client lists. The fakes that earlier code-generators wrote do not say what they list.
+func (p path) stated(clientset reflect.Value, f Filter, example runtime.Object) (src boltstore.Source, ok bool) {
 	if !stated.Fake(clientset.Interface()) {
 		return src, false
 	}
-	c, ok := p.client(clientset, f.Namespace).Interface().(interface {
+	gvr, namespace := stated.Guess(example), f.Namespace
+	if c, ok := p.client(clientset, f.Namespace).Interface().(interface {
 		Resource() schema.GroupVersionResource
 		Namespace() string
-	})
-	if ok {
-		src = stated.Source(c.Resource(), c.Namespace(), f.TweakListOptions, boltstore.FormTyped)
+	}); ok {
+		gvr, namespace = c.Resource(), c.Namespace()
 	}
-	return src, ok
+	return stated.Source(gvr, namespace, f.TweakListOptions, boltstore.FormTyped), true
 }

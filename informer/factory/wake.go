@@ -217,7 +217,7 @@ func newInformer(db *boltstore.DB, o Options, path path, client reflect.Value, r
 	if client.IsNil() {
 		return nil, errors.New("the factory has no client")
 	}
-	lw := path.listWatch(client, *o.Filter)
+	lw := path.listWatch(client, *o.Filter, example)
 	io := o.Informer
 	io.ResyncPeriod = resync
 	io.Indexers = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}

@@ -20,14 +20,9 @@ package informertest
 
 import (
 	"path/filepath"
-	"reflect"
-	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -78,16 +73,7 @@ func NewSharedIndexInformer(t testing.TB, lw cache.ListerWatcher, example runtim
 // ListerWatcher returns lw with a statement that it lists all objects of example's type.
 // Two of one type are the same list, so give each a file of its own.
 func ListerWatcher(lw cache.ListerWatcher, example runtime.Object) cache.ListerWatcher {
-	gvk := example.GetObjectKind().GroupVersionKind()
-	if known, _, err := scheme.Scheme.ObjectKinds(example); gvk.Kind == "" && err == nil {
-		gvk = known[0]
-	}
-	if gvk.Kind == "" {
-		gvk = schema.GroupVersionKind{Group: "informertest", Version: "v1", Kind: reflect.TypeOf(example).Elem().Name()}
-	}
-	plural, _ := meta.UnsafeGuessKindToResource(gvk)
-	plural.Resource = strings.ToLower(plural.Resource)
-	return stated.ListerWatcher(lw, stated.Source(plural, "", nil, reflector.FormOf(example)))
+	return stated.ListerWatcher(lw, stated.Source(stated.Guess(example), "", nil, reflector.FormOf(example)))
 }
 
 // Must returns v. It panics if there is an error.

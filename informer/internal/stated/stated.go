@@ -3,8 +3,15 @@
 package stated
 
 import (
+	"path"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 
@@ -22,6 +29,22 @@ func Source(gvr schema.GroupVersionResource, namespace string, tweak func(*metav
 		Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource, Namespace: namespace, Form: form,
 		LabelSelector: o.LabelSelector, FieldSelector: o.FieldSelector, ShardSelector: o.ShardSelector,
 	}
+}
+
+// Guess is a resource for objects like example, where nothing tells which one a fake lists:
+// the same for each object of the type.
+func Guess(example runtime.Object) schema.GroupVersionResource {
+	gvk := example.GetObjectKind().GroupVersionKind()
+	if known, _, err := scheme.Scheme.ObjectKinds(example); gvk.Kind == "" && err == nil {
+		gvk = known[0]
+	}
+	if gvk.Kind == "" {
+		t := reflect.TypeOf(example).Elem()
+		gvk = schema.GroupVersionKind{Group: "informertest", Version: path.Base(t.PkgPath()), Kind: t.Name()}
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	plural.Resource = strings.ToLower(plural.Resource)
+	return plural
 }
 
 // Fake says whether a clientset is one of client-go's fakes. It recognises them by their
