@@ -75,6 +75,9 @@ func warmUp(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if !s.WaitForCacheSync(t.Context()) { // otherwise the changes may come with the first list, and not into journals
+			t.Fatal("not synced")
+		}
 	}
 	before := p.written()
 	for range 100 {
