@@ -10,32 +10,27 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// Message is an object as a protobuf message of its kind, as an API server sends it. What
-// says its kind is not part of it.
-type Message struct {
-	Key, Version string
-	Raw          []byte
-}
-
-// HasMessages says whether the source's objects are stored as protobuf messages.
+// HasMessages says whether the source's objects are stored as protobuf messages of their
+// kind, as an API server sends them in an envelope that says the kind.
 func (s *Store) HasMessages() bool { return s.codec.ID() == codec.IDProtobuf }
 
-// MessagesAt is PageAt for a source that HasMessages. It decodes nothing.
-func (s *Store) MessagesAt(at Moment, prefix, from string, n int) (msgs []Message, more bool, err error) {
+// MessagesAt is PageAt for a source that HasMessages. It decodes nothing: it returns each
+// object's key, version and message.
+func (s *Store) MessagesAt(at Moment, prefix, from string, n int) (keys, versions []string, msgs [][]byte, more bool, err error) {
 	raws, more, err := s.rawsAt(at, prefix, from, n)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, nil, false, err
 	}
-	msgs = make([]Message, len(raws))
+	keys, versions, msgs = make([]string, len(raws)), make([]string, len(raws)), make([][]byte, len(raws))
 	err = s.reading().decodeEach(raws, func(i int, key string, r *format.Record) error {
-		raw, err := s.reading().message(r)
+		msg, err := s.reading().message(r)
 		if err != nil {
 			return fmt.Errorf("record of %q: %w", key, err)
 		}
-		msgs[i] = Message{key, r.ResourceVersion, raw}
+		keys[i], versions[i], msgs[i] = key, r.ResourceVersion, msg
 		return nil
 	})
-	return msgs, more, s.explained(err)
+	return keys, versions, msgs, more, s.explained(err)
 }
 
 // message returns a verified record's message.
@@ -56,17 +51,16 @@ func (s reading) message(r *format.Record) ([]byte, error) {
 
 // Message returns the message of the object after the change. ok is false for a delete, and
 // for an entry whose object is not as it is stored.
-func (e *Entry) Message() (m Message, ok bool, err error) {
+func (e *Entry) Message() (msg []byte, ok bool, err error) {
 	if e.Type == cache.Deleted || e.next == nil || !e.s.HasMessages() || e.Outdated() {
-		return m, false, nil
+		return nil, false, nil
 	}
 	_, r, err := e.s.owner.ParseRecord(index.AppendKey(nil, e.Key), e.next)
 	if err != nil {
-		return m, false, err
+		return nil, false, err
 	}
-	m = Message{Key: e.Key, Version: r.ResourceVersion}
-	m.Raw, err = e.s.reading().message(r)
-	return m, err == nil, err
+	msg, err = e.s.reading().message(r)
+	return msg, err == nil, err
 }
 
 // IsNew says whether there was no object before the change.

@@ -257,10 +257,11 @@ func readAhead[T any](seq iter.Seq2[T, error]) iter.Seq2[T, error] {
 // their messages.
 func (s *source) read(at boltstore.Moment, q kubeapi.Query, from string, n int) (r batch, err error) {
 	if q.Messages && s.copies() {
-		var msgs []boltstore.Message
-		msgs, r.more, err = s.MessagesAt(at, prefixOf(q.Selection), from, n)
-		for _, m := range msgs {
-			r.keys, r.objs = append(r.keys, m.Key), append(r.objs, copied(m))
+		var versions []string
+		var msgs [][]byte
+		r.keys, versions, msgs, r.more, err = s.MessagesAt(at, prefixOf(q.Selection), from, n)
+		for i, key := range r.keys {
+			r.objs = append(r.objs, copied(key, versions[i], msgs[i]))
 		}
 		return r, err
 	}
@@ -281,12 +282,12 @@ func (s *source) read(at boltstore.Moment, q kubeapi.Query, from string, n int) 
 // copies says whether objects can be answered as the file has them.
 func (s *source) copies() bool { return s.HasMessages() && len(s.label) == 0 && len(s.known) == 0 }
 
-func copied(m boltstore.Message) *kubeapi.Object {
-	namespace, name, ok := strings.Cut(m.Key, "/")
+func copied(key, version string, msg []byte) *kubeapi.Object {
+	namespace, name, ok := strings.Cut(key, "/")
 	if !ok {
-		namespace, name = "", m.Key
+		namespace, name = "", key
 	}
-	return kubeapi.OfMessage(namespace, name, number(m.Version), m.Raw)
+	return kubeapi.OfMessage(namespace, name, number(version), msg)
 }
 
 // snapshot is the state in a continue token, without its version. The zero value is none.

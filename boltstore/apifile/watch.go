@@ -221,12 +221,12 @@ func (w *watcher) change(e *boltstore.Entry) (*kubeapi.Change, error) {
 		return nil, nil
 	}
 	if w.copies {
-		switch m, ok, err := e.Message(); {
+		switch msg, ok, err := e.Message(); {
 		case err != nil:
 			return nil, fmt.Errorf("%w: %w", boltstore.ErrTrimmed, err)
 		case ok:
-			if c.Cur = copied(m); !e.IsNew() {
-				c.Prev = copied(boltstore.Message{Key: m.Key}) // whether it was there is all that is looked at
+			if c.Cur = copied(e.Key, e.Version(), msg); !e.IsNew() {
+				c.Prev = copied(e.Key, "", nil) // whether it was there is all that is looked at
 			}
 			return c, nil
 		}
