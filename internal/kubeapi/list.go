@@ -10,10 +10,12 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -211,15 +213,36 @@ func (r *Request) WriteList(p *Page, q Query) error {
 	if p.Each != nil {
 		return r.streamList(p, q)
 	}
-	items := make([][]byte, 0, 2*len(p.Objects))
-	for _, o := range p.Objects {
-		head, tail, err := r.item(o)
-		if err != nil {
-			return err
-		}
-		items = append(items, head, tail)
+	items, err := r.items(p.Objects)
+	if err != nil {
+		return err
 	}
 	return r.writeItems(p, q, items)
+}
+
+// items encodes objects on all cores, each in two parts.
+func (r *Request) items(objs []*Object) ([][]byte, error) {
+	items := make([][]byte, 2*len(objs))
+	workers := min(runtime.GOMAXPROCS(0), len(objs)/16+1)
+	errs := make([]error, workers)
+	var taken atomic.Int64
+	work := func(w int) {
+		defer func() {
+			if p := recover(); p != nil {
+				errs[w] = fmt.Errorf("encode %s: panic: %v", r.Resource, p)
+			}
+		}()
+		for i := int(taken.Add(1) - 1); i < len(objs) && errs[w] == nil; i = int(taken.Add(1) - 1) {
+			items[2*i], items[2*i+1], errs[w] = r.item(objs[i])
+		}
+	}
+	var working sync.WaitGroup
+	for w := range workers - 1 {
+		working.Go(func() { work(w + 1) })
+	}
+	work(0)
+	working.Wait()
+	return items, errors.Join(errs...)
 }
 
 // item returns an object as an element of the answer, in two parts.
