@@ -27,6 +27,7 @@ import (
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubewake/kubewake/boltstore"
 	durable "github.com/kubewake/kubewake/informer/controllerruntime"
 )
 
@@ -102,6 +103,7 @@ type operator struct {
 	namespaces []string
 	path       string
 	kubeconfig string
+	shown      bool // a killed life had replayed
 
 	mu   sync.Mutex
 	said []string // by all lives
@@ -157,6 +159,11 @@ func (o *operator) since(mark int) []string {
 // says waits for a line since mark.
 func (o *operator) says(mark int, line string) {
 	o.t.Helper()
+	defer func() {
+		if o.t.Failed() {
+			o.t.Logf("said since then:\n%s", strings.Join(o.since(mark), "\n"))
+		}
+	}()
 	eventually(o.t, line, func() bool {
 		for _, l := range o.since(mark) {
 			if l == line {
@@ -325,6 +332,7 @@ func TestKillOperator(t *testing.T) {
 			case <-kill:
 				life.kill()
 				killed = true
+				o.shown = o.shown || o.replayed()
 			default:
 				o.change(objects, names)
 			}
@@ -370,8 +378,25 @@ func (o *operator) change(objects map[string]*written, names int) {
 	}
 }
 
-// knows says whether the file must have an object that was created after a mark: a life
-// came to it, or a later life than that of the time has listed it and synced.
+// replayed says whether the operator's handlers have been told all objects of the first
+// lists. Until then one that nobody came to may go without a word. No life is running.
+func (o *operator) replayed() bool {
+	db, err := boltstore.Open(o.path, boltstore.Options{ReadOnly: true})
+	if err != nil {
+		return false
+	}
+	states, err := db.States()
+	for _, st := range states {
+		if len(st.Handlers) == 0 || st.Handlers[0].Replaying {
+			err = errors.Join(err, errors.New("not yet"))
+		}
+	}
+	return errors.Join(err, db.Close()) == nil && len(states) == len(o.namespaces)
+}
+
+// knows says whether the handlers must know an object that was created after a mark: a life
+// came to it, or a later life than that of the time has listed it and synced, and they had
+// been told all objects.
 func (o *operator) knows(mark int, object string) bool {
 	synced := 0
 	for _, l := range o.since(mark) {
@@ -382,5 +407,5 @@ func (o *operator) knows(mark int, object string) bool {
 			return true
 		}
 	}
-	return synced > 1
+	return synced > 1 && o.shown
 }
