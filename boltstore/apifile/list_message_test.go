@@ -70,6 +70,12 @@ func TestMessages(t *testing.T) {
 							t.Errorf("%s: %d bytes, decoded %d", path, len(copied), len(decoded))
 						}
 					}
+					if name == "from the file" && c.accept == protobuf {
+						decoded := testing.AllocsPerRun(3, func() { get("/api/v1/pods?labelSelector=!none") })
+						if copied := testing.AllocsPerRun(3, func() { get("/api/v1/pods?") }); copied > decoded/2 {
+							t.Errorf("%.0f allocations, and %.0f with all objects decoded", copied, decoded)
+						}
+					}
 					if c.accept == protobuf { // continue tokens differ
 						copied, decoded := podsOf(t, get("/api/v1/pods?limit=7")), podsOf(t, get("/api/v1/pods?limit=7&labelSelector=!none"))
 						if len(copied) != 7 || !apiequality.Semantic.DeepEqual(copied, decoded) {

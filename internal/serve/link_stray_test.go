@@ -27,7 +27,7 @@ func (s *stray) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestStrayCancel: that another caller left fails no read. A request that may change something
 // is not sent again.
 func TestStrayCancel(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })) // the caller may have left; it sees what fails
 	defer server.Close()
 	l := linkTo(t, server, LinkOptions{})
 	wire := &stray{RoundTripper: l.own.any}
