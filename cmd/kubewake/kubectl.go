@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -103,8 +104,13 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 			}
 		}
 		defer func() { err = errors.Join(err, c.Close()) }()
-		err = untilFatal(streams.ErrOut, func() { runs(cmd, args) })
-		return cmp.Or(err, out.err, c.unkept)
+		var said bytes.Buffer
+		err = untilFatal(&said, func() { runs(cmd, args) })
+		if out.err != nil { // kubectl then only says that its requests have ended
+			return exitCode{codeOf(err), out.err}
+		}
+		_, _ = said.WriteTo(streams.ErrOut) // there is nowhere else to say it
+		return cmp.Or(err, c.unkept)
 	}
 	wrong := cmd.FlagErrorFunc()
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) (out error) {
@@ -156,6 +162,14 @@ func untilFatal(errOut io.Writer, runs func()) (err error) {
 	}()
 	runs()
 	return nil
+}
+
+// codeOf is the exit code of a command that failed, with err unless kubectl's code did not notice.
+func codeOf(err error) int {
+	if ended := (exitCode{}); errors.As(err, &ended) {
+		return ended.code
+	}
+	return 1
 }
 
 // plainText is the text of kubectl's error. One of the file has no package's name, as in

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -62,6 +63,24 @@ func TestWatchOnFullDisk(t *testing.T) {
 			t.Errorf("%s: exit code %d, %v, %s", line, code, ctx.Err(), errOut.String())
 		}
 		cancel()
+	}
+}
+
+// TestOutputOnFullDisk: output that cannot be written is the one error, also where kubectl's code
+// would go on to ask for the next objects.
+func TestOutputOnFullDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	var all []runtime.Object
+	for i := range 50 {
+		all = append(all, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), ResourceVersion: "1"}})
+	}
+	fileWith(t, path, all)
+	for _, line := range []string{"describe cm -A", "describe cm c1 c2 c3 c4 none -n web", "get cm -A --chunk-size=5", "get cm/c1 cm/c2 -n web -o yaml", "api-resources"} {
+		var errOut bytes.Buffer
+		code := run(t.Context(), genericiooptions.IOStreams{Out: &fullWriter{}, ErrOut: &errOut}, append(strings.Fields(line), "--db", path))
+		if said := errOut.String(); code != 1 || strings.Count(said, "full") != 1 || !strings.Contains(said, "\nError: ") && !strings.HasPrefix(said, "Error: ") {
+			t.Errorf("%s: exit code %d, %s", line, code, said)
+		}
 	}
 }
 
