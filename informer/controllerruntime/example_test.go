@@ -64,3 +64,18 @@ func ExampleFor() {
 	}
 	_ = run // it needs a server
 }
+
+// Secrets stay out of the file. The manager lists them at each start, as a stock one does.
+func ExampleFile() {
+	run := func(ctx context.Context, cfg *rest.Config) error { // of ctrl.GetConfig
+		mgr, err := controllerruntime.NewManager(cfg, manager.Options{}, controllerruntime.File{
+			Path:     "/cache/operator/cache.db",
+			InMemory: []client.Object{&corev1.Secret{}},
+		})
+		if err != nil {
+			return err
+		}
+		return mgr.Start(ctx)
+	}
+	_ = run // it needs a server
+}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -26,6 +27,10 @@ type File struct {
 	Options boltstore.Options
 	// Informers has the options of all informers, see informer.ForControllerRuntime.
 	Informers informer.Options
+	// InMemory has an object of each kind that must not be in the file, such as
+	// &corev1.Secret{}. client-go's informers keep these kinds, in all versions and forms.
+	// What an earlier life has put into the file stays there for CollectAfter.
+	InMemory []client.Object
 }
 
 // NewManager is ctrl.NewManager with the cache in the file. It wraps a copy of cfg. Start
@@ -53,14 +58,18 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 	if o.Cache.NewInformer != nil {
 		return nil, errors.New("controllerruntime: the options have a Cache.NewInformer, so the file would not be used: leave it out, or use informer.ForControllerRuntime with ctrl.NewManager")
 	}
+	apart, err := f.inMemory(schemeOf(o))
+	if err != nil {
+		return nil, err
+	}
 	leftOpen.close(f.Path)
 	opened, err := boltstore.Open(f.Path, f.Options)
 	if err != nil {
 		return nil, err
 	}
 	db := &file{DB: opened}
-	o.Cache.NewInformer = informer.ForControllerRuntime(db.DB, f.Informers)
-	wake(&o, db.DB)
+	o.Cache.NewInformer = apart(informer.ForControllerRuntime(db.DB, f.Informers))
+	wake(&o, db.DB, f.Informers.Reflector.Cluster)
 	o.NewCache = db.caches(o.NewCache)
 	mgr, err := manager.New(reflector.WrapConfig(rest.CopyConfig(cfg)), o)
 	if err != nil {

@@ -155,7 +155,7 @@ func TestVersionsInTheFile(t *testing.T) {
 			Source: boltstore.Source{Group: "example.com", Version: v, Resource: "crates"}, APIVersion: "example.com/" + v, Kind: "Crate", Scope: boltstore.ScopeCluster,
 		})
 	}
-	m := mapperOf(states)
+	m := mapperOf(states, "")
 	kind := schema.GroupKind{Group: "example.com", Kind: "Crate"}
 	if to, err := m.RESTMapping(kind); err != nil || to.Resource.Version != "v2" {
 		t.Errorf("no version: %+v, %v", to, err)
@@ -171,19 +171,22 @@ func TestVersionsInTheFile(t *testing.T) {
 // TestRedefinedInTheFile: a custom resource that was defined again, with another scope or
 // plural, may have left sources in the file. The one that was confirmed last counts. If a
 // clock that restarts at boot has dated them, the server's versions say which one that is.
+// Sources of another cluster do not count.
 func TestRedefinedInTheFile(t *testing.T) {
 	state := func(resource, namespace string, scope boltstore.Scope, confirmed int64) boltstore.State {
 		return boltstore.State{Source: boltstore.Source{Group: "example.com", Version: "v1", Resource: resource, Namespace: namespace},
 			APIVersion: "example.com/v1", Kind: "Crate", Scope: scope, Confirmed: time.Unix(confirmed, 0)}
 	}
+	in := func(cluster string, st boltstore.State) boltstore.State { st.Source.Cluster = cluster; return st }
 	at := func(version string, st boltstore.State) boltstore.State { st.ResourceVersion = version; return st }
 	for name, states := range map[string][]boltstore.State{
 		"clock":  {at("900", state("boxes", "", boltstore.ScopeNamespaced, 2)), at("1000", state("crates", "", boltstore.ScopeCluster, 1))},
+		"other":  {state("crates", "", boltstore.ScopeCluster, 1), in("other", state("boxes", "", boltstore.ScopeNamespaced, 2))},
 		"scope":  {state("crates", "", boltstore.ScopeCluster, 2), state("crates", "web", boltstore.ScopeNamespaced, 1)},
 		"plural": {state("boxes", "", boltstore.ScopeNamespaced, 1), state("crates", "", boltstore.ScopeCluster, 2), state("crates-old", "", boltstore.ScopeNamespaced, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			to, err := mapperOf(states).RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Crate"}, "v1")
+			to, err := mapperOf(states, "").RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Crate"}, "v1")
 			if err != nil || to.Resource.Resource != "crates" || to.Scope.Name() != meta.RESTScopeNameRoot {
 				t.Errorf("%+v, %v", to, err)
 			}
@@ -296,7 +299,7 @@ func TestQuestionsEnd(t *testing.T) {
 		}
 	})
 	var o manager.Options
-	wake(&o, db)
+	wake(&o, db, "")
 	var asked, endless atomic.Int64
 	m, err := o.MapperProvider(&rest.Config{Host: "http://example.com"}, &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		asked.Add(1)

@@ -49,10 +49,10 @@ type wakingMapper struct {
 	scopes sync.Map                  // boltstore.Scope by schema.GroupVersionResource, as mapped
 }
 
-// wake makes the manager's options use a wakingMapper over the file, unless they have a
-// mapper. Its informers then note in the file which scope their kinds have: without
+// wake makes the manager's options use a wakingMapper over the cluster's part of the file,
+// unless they have a mapper. Its informers then note in the file which scope their kinds have: without
 // objects, nothing else would show it.
-func wake(o *manager.Options, db *boltstore.DB) {
+func wake(o *manager.Options, db *boltstore.DB, cluster string) {
 	if o.MapperProvider != nil {
 		return
 	}
@@ -75,10 +75,10 @@ func wake(o *manager.Options, db *boltstore.DB) {
 		if err != nil {
 			return nil, err
 		}
-		m.server, m.file, m.groups = server, mapperOf(states), groups
+		m.server, m.file, m.groups = server, mapperOf(states, cluster), groups
 		return m, nil
 	}
-	informers, scheme := o.Cache.NewInformer, cmp.Or(o.Cache.Scheme, o.Scheme, clientgo.Scheme)
+	informers, scheme := o.Cache.NewInformer, schemeOf(*o)
 	o.Cache.NewInformer = func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 		inf := informers(lw, withKind(example, scheme), resync, indexers)
 		if kept, ok := inf.(*informer.Informer); ok {
@@ -86,6 +86,11 @@ func wake(o *manager.Options, db *boltstore.DB) {
 		}
 		return inf
 	}
+}
+
+// schemeOf is the scheme of the manager's cache.
+func schemeOf(o manager.Options) *runtime.Scheme {
+	return cmp.Or(o.Cache.Scheme, o.Scheme, clientgo.Scheme)
 }
 
 // withKind returns the example with its kind, if the scheme gives its Go type one of another
@@ -112,16 +117,16 @@ func (m *wakingMapper) describe(s *boltstore.Store) {
 	}
 }
 
-// mapperOf has the kinds of the sources, as far as they are known. Without a
+// mapperOf has the kinds of a cluster's sources, as far as they are known. Without a
 // version, a kind has the most stable one in the file. A custom resource that was defined
 // again may have left sources of another plural or scope: the source that the server
 // confirmed last counts.
-func mapperOf(states []boltstore.State) meta.RESTMapper {
+func mapperOf(states []boltstore.State, cluster string) meta.RESTMapper {
 	var known []boltstore.State
 	var versions []schema.GroupVersion
 	for _, st := range states {
 		gv, err := schema.ParseGroupVersion(st.APIVersion)
-		if err != nil || st.Kind == "" || st.Scope == "" || gv != (schema.GroupVersion{Group: st.Source.Group, Version: st.Source.Version}) {
+		if err != nil || st.Source.Cluster != cluster || st.Kind == "" || st.Scope == "" || gv != (schema.GroupVersion{Group: st.Source.Group, Version: st.Source.Version}) {
 			continue // an earlier program did not note the scope of a source without objects
 		}
 		known, versions = append(known, st), append(versions, gv)

@@ -17,7 +17,7 @@ func TestKindNamedList(t *testing.T) {
 	}
 	allow, list := state("Allow", "allows", boltstore.ScopeNamespaced), state("AllowList", "allow-lists", boltstore.ScopeCluster)
 	for _, states := range [][]boltstore.State{{allow, list}, {list, allow}} {
-		m := mapperOf(states)
+		m := mapperOf(states, "")
 		for kind, want := range map[string]string{"Allow": "allows namespace", "AllowList": "allow-lists root", "AllowListList": "allowlistlists root"} {
 			got, err := m.RESTMapping(gv.WithKind(kind).GroupKind(), gv.Version)
 			if err != nil {
