@@ -79,6 +79,9 @@ func parseOptions() (o options, err error) {
 	if o.pairs < 1 {
 		return o, errors.New("-pairs: must be at least 1")
 	}
+	if o.events < 10_000 { // work takes as many from a feed
+		return o, errors.New("-events: must be at least 10000")
+	}
 	if o.profile != "" {
 		if o.profile, err = filepath.Abs(o.profile); err == nil {
 			err = os.MkdirAll(o.profile, 0o755)

@@ -65,13 +65,53 @@ type streamReport struct {
 	Anon      int64
 }
 
+// streamReader is a measured reader.
+type streamReader struct {
+	streamSpec
+	informer cache.SharedIndexInformer
+	db       *boltstore.DB      // nil if it is client-go's
+	kept     *informer.Informer // the same
+	told     []int64
+	count    atomic.Int64
+	done     chan struct{} // closed when all events have been told
+}
+
 func streamChild(text string) error {
-	var s streamSpec
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
+	r := &streamReader{done: make(chan struct{})}
+	if err := json.Unmarshal([]byte(text), &r.streamSpec); err != nil {
 		return err
 	}
-	cfg := &rest.Config{Host: s.Host, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: protoType, AcceptContentTypes: protoType + ",application/json"}}
-	if s.Kind != streamStock {
+	r.told = make([]int64, r.Events)
+	if err := r.open(); err != nil {
+		return err
+	}
+	reg, err := r.handle()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() { r.informer.RunWithContext(ctx) })
+	<-r.informer.HasSyncedChecker().Done()
+	<-reg.HasSyncedChecker().Done()
+	if r.Kind == streamFill || r.Kind == streamFillDurable {
+		cancel()
+		running.Wait()
+		return r.db.Close()
+	}
+	time.Sleep(500 * time.Millisecond)
+	report, err := r.measure()
+	if err != nil {
+		return err
+	}
+	return measured.Tell(report)
+}
+
+// open makes the informer.
+func (r *streamReader) open() error {
+	cfg := &rest.Config{Host: r.Host, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: protoType, AcceptContentTypes: protoType + ",application/json"}}
+	if r.Kind != streamStock {
 		reflector.WrapConfig(cfg)
 	}
 	client, err := kubernetes.NewForConfig(cfg)
@@ -86,129 +126,128 @@ func streamChild(text string) error {
 			return client.CoreV1().Pods("").Watch(ctx, o)
 		},
 	}
-	told := make([]int64, s.Events)
-	var count atomic.Int64
-	done := make(chan struct{})
-	note := func(obj any) {
-		rv, err := strconv.Atoi(obj.(*corev1.Pod).ResourceVersion)
-		if err != nil || rv <= firstRV || rv > firstRV+s.Events {
-			return
-		}
-		told[rv-firstRV-1] = time.Now().UnixNano()
-		if count.Add(1) == int64(s.Events) {
-			close(done)
-		}
-	}
-	plain := cache.ResourceEventHandlerFuncs{UpdateFunc: func(old, obj any) {
-		if old.(*corev1.Pod).UID != obj.(*corev1.Pod).UID {
-			panic("another object")
-		}
-		note(obj)
-	}}
 	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-	var shared cache.SharedIndexInformer
-	var db *boltstore.DB
-	var inf *informer.Informer
-	if s.Kind == streamStock {
-		shared = cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, indexers)
-	} else {
-		o := boltstore.Options{Window: s.Window, ObjectMemory: objectMemory()}
-		tuning.SetFile(&o, tuning.File{CompactRatio: -1})
-		if s.Scale > 0 {
-			defaults := [2]time.Duration{5 * time.Second, 10 * time.Minute}
-			o.FlushInterval = defaults[0] / time.Duration(s.Scale)
-			tuning.SetFile(&o, tuning.File{BookmarkInterval: defaults[1] / time.Duration(s.Scale)})
-		}
-		if s.Packed {
-			o.Compression = boltstore.CompressionZstd
-		}
-		if db, err = boltstore.Open(s.DB, o); err != nil {
-			return err
-		}
-		if inf, err = informer.NewSharedIndexInformer(db, lw, &corev1.Pod{}, informer.Options{Indexers: indexers}); err != nil {
-			return err
-		}
-		shared = inf
+	if r.Kind == streamStock {
+		r.informer = cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, indexers)
+		return nil
 	}
-	var reg cache.ResourceEventHandlerRegistration
-	switch s.Kind {
-	case streamStock, streamPlain, streamFill:
-		reg, err = shared.AddEventHandler(plain)
-	case streamDurable, streamDurableOld:
-		h := informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
-			if s.Kind == streamDurableOld && e.Type == cache.Updated && e.Old().(*corev1.Pod).UID != e.Object.(*corev1.Pod).UID {
-				panic("another object")
-			}
-			note(e.Object)
-			return nil
-		})
-		reg, err = inf.AddDurableHandler("bench", h, informer.DurableOptions{})
-	case streamFillDurable:
-		reg, err = inf.AddDurableHandler("bench", informer.DurableHandlerFunc(func(context.Context, informer.Event) error { return nil }), informer.DurableOptions{})
-	}
-	if err != nil {
+	if r.db, err = boltstore.Open(r.DB, r.options()); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var running sync.WaitGroup
-	running.Go(func() { shared.RunWithContext(ctx) })
-	<-shared.HasSyncedChecker().Done()
-	<-reg.HasSyncedChecker().Done()
-	if s.Kind == streamFill || s.Kind == streamFillDurable {
-		cancel()
-		running.Wait()
-		return db.Close()
+	r.kept, err = informer.NewSharedIndexInformer(r.db, lw, &corev1.Pod{}, informer.Options{Indexers: indexers})
+	r.informer = r.kept
+	return err
+}
+
+// options are those of the file. Scale shortens what is done from time to time.
+func (r *streamReader) options() boltstore.Options {
+	o := boltstore.Options{Window: r.Window, ObjectMemory: objectMemory()}
+	tuning.SetFile(&o, tuning.File{CompactRatio: -1})
+	if r.Scale > 0 {
+		o.FlushInterval = 5 * time.Second / time.Duration(r.Scale)
+		tuning.SetFile(&o, tuning.File{BookmarkInterval: 10 * time.Minute / time.Duration(r.Scale)})
 	}
-	time.Sleep(500 * time.Millisecond)
+	if r.Packed {
+		o.Compression = boltstore.CompressionZstd
+	}
+	return o
+}
+
+// handle adds the handler.
+func (r *streamReader) handle() (cache.ResourceEventHandlerRegistration, error) {
+	durable := func(old bool) (cache.ResourceEventHandlerRegistration, error) {
+		return r.kept.AddDurableHandler("bench", informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
+			if old && e.Type == cache.Updated {
+				sameObject(e.Old(), e.Object)
+			}
+			r.note(e.Object)
+			return nil
+		}), informer.DurableOptions{})
+	}
+	switch r.Kind {
+	case streamDurable, streamFillDurable:
+		return durable(false)
+	case streamDurableOld:
+		return durable(true)
+	}
+	return r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(old, obj any) {
+		sameObject(old, obj)
+		r.note(obj)
+	}})
+}
+
+// sameObject looks at both objects of an update.
+func sameObject(old, obj any) {
+	if old.(*corev1.Pod).UID != obj.(*corev1.Pod).UID {
+		panic("another object")
+	}
+}
+
+// note notes when an event was told.
+func (r *streamReader) note(obj any) {
+	rv, err := strconv.Atoi(obj.(*corev1.Pod).ResourceVersion)
+	if err != nil || rv <= firstRV || rv > firstRV+r.Events {
+		return
+	}
+	r.told[rv-firstRV-1] = time.Now().UnixNano()
+	if r.count.Add(1) == int64(r.Events) {
+		close(r.done)
+	}
+}
+
+// measure says that the reader is ready, and measures until all events have been told.
+func (r *streamReader) measure() (report streamReport, err error) {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	stopProfile, err := measured.Profile(s.Profile)
+	stopProfile, err := measured.Profile(r.Profile)
 	if err != nil {
-		return err
+		return report, err
 	}
-	wrote := written()
-	cpu := cpuTime()
+	wrote, cpu := written(), cpuTime()
 	if err := measured.Tell(struct{}{}); err != nil { // ready
-		return err
+		return report, err
 	}
-	if s.Scale > 0 {
-		for shared.LastSyncResourceVersion() != strconv.Itoa(firstRV+s.Events) {
+	if r.Scale > 0 {
+		for r.informer.LastSyncResourceVersion() != strconv.Itoa(firstRV+r.Events) {
 			time.Sleep(10 * time.Millisecond)
 		}
-		time.Sleep(s.Settle)
-		return measured.Tell(streamReport{Written: written() - wrote})
+		time.Sleep(r.Settle)
+		return streamReport{Written: written() - wrote}, nil
 	}
-	<-done
-	r := streamReport{Processor: cpuTime() - cpu, Told: told, Anon: measured.Resident().Anon}
+	<-r.done
+	report = streamReport{Processor: cpuTime() - cpu, Told: r.told, Anon: measured.Resident().Anon}
 	stopProfile()
 	runtime.ReadMemStats(&after)
-	r.Allocated = after.TotalAlloc - before.TotalAlloc
-	if err := measured.HeapProfile(s.Profile); err != nil {
-		return err
+	report.Allocated = after.TotalAlloc - before.TotalAlloc
+	if err := measured.HeapProfile(r.Profile); err != nil {
+		return report, err
 	}
-	time.Sleep(s.Settle)
-	r.Written = written() - wrote
-	if inf != nil {
-		last := inf.Store().State().Seq
-		first := uint64(0)
-		for seq, commit := uint64(1), (time.Time{}); seq <= last; { // of one or more blocks
-			entries, err := inf.GetIndexer().(*boltstore.Claimed).ReadJournal(seq)
-			if err != nil {
-				return err
-			}
-			first = cmp.Or(first, entries[0].Seq)
-			if at := entries[0].Time; !at.Equal(commit) {
-				commit = at
-				r.Commits++
-			}
-			seq = entries[len(entries)-1].Seq + 1
+	time.Sleep(r.Settle)
+	report.Written = written() - wrote
+	if r.kept != nil {
+		report.Commits, err = r.commits()
+	}
+	return report, err
+}
+
+// commits counts the commits of the events by the journal's times.
+func (r *streamReader) commits() (n int, err error) {
+	last, first := r.kept.Store().State().Seq, uint64(0)
+	for seq, commit := uint64(1), (time.Time{}); seq <= last; { // of one or more blocks
+		entries, err := r.kept.GetIndexer().(*boltstore.Claimed).ReadJournal(seq)
+		if err != nil {
+			return 0, err
 		}
-		// The oldest blocks may have been trimmed.
-		r.Commits = int(float64(r.Commits) * float64(s.Events) / float64(last-first+1))
+		first = cmp.Or(first, entries[0].Seq)
+		if at := entries[0].Time; !at.Equal(commit) {
+			commit = at
+			n++
+		}
+		seq = entries[len(entries)-1].Seq + 1
 	}
-	return measured.Tell(r)
+	// The oldest blocks may have been trimmed.
+	return int(float64(n) * float64(r.Events) / float64(last-first+1)), nil
 }
 
 func cpuTime() time.Duration {

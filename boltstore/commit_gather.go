@@ -1,0 +1,121 @@
+package boltstore
+
+// waiter is a direct write, and the work that commits it.
+type waiter struct {
+	w *work
+	d *direct
+}
+
+// gathering is what a commit takes from the sources.
+type gathering struct {
+	c       *committer
+	take    scope
+	room    int             // bytes that the commit may still take
+	awake   int             // sources that may have something and were not asked yet
+	retried map[*Store]bool // their last work failed
+	works   []*work
+	waiters []waiter
+	more    bool // some work is left
+}
+
+// gather takes each source's share in turn, about maxCommitBytes in all. Sources that have not
+// called wake have nothing, and no share. A producer whose last work failed gets only that
+// work tried again.
+func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bool) {
+	c.mu.Lock()
+	g := &gathering{c: c, take: take, room: c.db.opts.maxCommitBytes, retried: map[*Store]bool{}, works: c.retry}
+	c.retry = nil
+	stores := append([]*Store(nil), c.stores...)
+	if len(c.stores) > 1 {
+		c.stores = append(c.stores[1:], c.stores[0])
+	}
+	c.mu.Unlock()
+	for _, w := range g.works {
+		g.retried[w.s] = true
+	}
+	for _, s := range stores {
+		if s.awake.Load() {
+			g.awake++
+		}
+	}
+	for _, s := range stores {
+		if g.room <= 0 {
+			g.more = true
+			break
+		}
+		g.from(s)
+	}
+	return g.works, g.waiters, g.more
+}
+
+// from takes a source's share: waiting writes, then changes. A program that writes without a
+// pause must not keep the producer waiting, so writes get half if there is a producer.
+func (g *gathering) from(s *Store) {
+	share := max(g.room/max(g.awake, 1), 1)
+	if s.awake.Swap(false) {
+		g.awake--
+	}
+	p, most := s.fedBy(), share
+	if g.retried[s] {
+		p = nil // events wait behind the failed ones; a write need not
+	}
+	if p != nil {
+		most = max(share/2, 1)
+	}
+	writes, size := s.takeWrites(most)
+	for _, w := range writes {
+		g.works, g.waiters = append(g.works, w.w), append(g.waiters, w)
+	}
+	g.room -= size
+	if g.retried[s] || size >= most {
+		g.left(s)
+	}
+	if g.retried[s] || g.c.ending != nil && g.c.ending[s] >= lastBytes {
+		return
+	}
+	if b := g.batch(s, p, max(share-size, 1)); b != nil {
+		b.at, b.by = g.c.db.device.at(b.Confirmed)
+		g.works = append(g.works, &work{s: s, b: b, p: p})
+		g.room -= b.memory()
+		if g.c.ending != nil {
+			g.c.ending[s] += b.memory()
+		}
+	}
+}
+
+// batch takes about max bytes of a producer's changes, nil if nothing is to be committed. Told
+// marks, handler positions and notes of claims ride on a batch, which may be empty.
+func (g *gathering) batch(s *Store, p Producer, max int) *Batch {
+	rides := g.take != scopeChanges && (s.toldChanged() || s.positionsChanged() || s.claimDue())
+	var b *Batch
+	if p != nil {
+		var rest bool
+		if b, rest = p.Take(max, g.take == scopeAll || rides || g.take == scopeDue && s.bookmarkDue()); rest {
+			g.left(s)
+		}
+	}
+	if b == nil && rides {
+		return &Batch{}
+	}
+	return b
+}
+
+// left notes that a source has more than this commit takes.
+func (g *gathering) left(s *Store) {
+	g.more = true
+	s.awake.Store(true)
+}
+
+// takeWrites takes the direct writes that wait, up to max bytes of them and one that
+// exceeds max. They share a commit.
+func (s *Store) takeWrites(max int) (writes []waiter, size int) {
+	for size < max {
+		d := s.take()
+		if d == nil {
+			break
+		}
+		writes = append(writes, waiter{&work{s: s, b: d.b}, d})
+		size += d.b.memory()
+	}
+	return writes, size
+}
