@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"fmt"
+	"strings"
 
 	bolt "go.etcd.io/bbolt"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +17,8 @@ import (
 
 // View returns a Store that reads a source without claiming it, for tools that know
 // nothing but the file. Typed objects come back in the Go type that client-go's scheme
-// has for their kind, or in the claim's type if the claim has a codec of its own.
+// has for their kind, or in the claim's type if the claim has a codec of its own. What such
+// a codec has stored can be viewed only while the source is claimed with it.
 func (db *DB) View(src Source) (*Store, error) {
 	var m *sourceMeta
 	err := db.h.view(func(tx *bolt.Tx) (err error) {
@@ -81,6 +83,9 @@ func (db *DB) viewOf(m *sourceMeta) (Claim, error) {
 		u := &unstructured.Unstructured{} // in place of the claim's type
 		u.SetGroupVersionKind(schema.FromAPIVersionAndKind(m.APIVersion, m.Kind))
 		return Claim{Source: m.Source, Example: u, Codec: s.codec}, nil
+	}
+	if _, id, own := strings.Cut(m.TypeHash, ofCodec); own && err == nil {
+		err = fmt.Errorf("a codec of a program's own, %s, has stored its objects: they can be read while that program runs, from its DB or over its socket", id)
 	}
 	return Claim{Source: m.Source, Example: example}, err
 }

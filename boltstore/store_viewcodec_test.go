@@ -1,14 +1,16 @@
 package boltstore
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/kubewake/kubewake/boltstore/codec"
 )
 
 // TestViewOfAClaimWithACodec: while a source is claimed with a codec of the program's
-// own, a view reads it with that codec, even if client-go's scheme knows the type. A view
-// without the codec does not cause the source to be read again.
+// own, a view reads it with that codec, even if client-go's scheme knows the type. Otherwise
+// the error of View names the codec, and nothing counts as damaged.
 func TestViewOfAClaimWithACodec(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -21,15 +23,10 @@ func TestViewOfAClaimWithACodec(t *testing.T) {
 	closeTest(t, db)
 
 	db = openTest(t, path, Options{})
-	before, err := db.View(configMaps)
-	must(t, err)
+	if _, err := db.View(configMaps); err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "codec of a program's own, 200") {
+		t.Errorf("a view that does not know the codec: %v", err)
+	}
 	s := claimTest(t, db, claim)
-	if _, err := before.ListErr(); err == nil {
-		t.Error("a view that does not know the codec reads the object")
-	}
-	if err := s.Err(); err != nil {
-		t.Errorf("the claim is to be listed: %v", err)
-	}
 	v, err := db.View(configMaps)
 	must(t, err)
 	if objs, err := v.ListErr(); err != nil || len(objs) != 1 {
