@@ -7,9 +7,10 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
-// sharedBlock is a journal block as it is in the file, and its entries, which do not
-// change.
+// sharedBlock is a journal block as it is in the file, in the place of the seq first, and its
+// entries, which do not change.
 type sharedBlock struct {
+	first  uint64
 	stored []byte
 	drafts []format.Draft
 }
@@ -20,13 +21,13 @@ type sharedBlock struct {
 func (db *DB) sharedDrafts(src sourceTx) func(first uint64, b []byte) ([]format.Draft, error) {
 	return func(first uint64, b []byte) ([]format.Draft, error) {
 		if p, ok := db.blocks.Load(src.ID); ok {
-			if last := p.(weak.Pointer[sharedBlock]).Value(); last != nil && bytes.Equal(last.stored, b) {
+			if last := p.(weak.Pointer[sharedBlock]).Value(); last != nil && last.first == first && bytes.Equal(last.stored, b) {
 				return last.drafts, nil
 			}
 		}
 		drafts, err := src.unpackBlock(first, b)
 		if err == nil {
-			db.blocks.Store(src.ID, weak.Make(&sharedBlock{bytes.Clone(b), drafts}))
+			db.blocks.Store(src.ID, weak.Make(&sharedBlock{first, bytes.Clone(b), drafts}))
 		}
 		return drafts, err
 	}

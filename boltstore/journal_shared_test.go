@@ -2,13 +2,17 @@ package boltstore
 
 import (
 	"bytes"
+	"errors"
+	"runtime"
 	"testing"
 	"weak"
 
+	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/internal/podgen"
 )
 
@@ -63,6 +67,34 @@ func TestSharedBlock(t *testing.T) {
 	}
 }
 
+// TestSharedBlockInAnothersPlace: a block that a damaged page shows in another one's place is
+// damage, also for a reader that has just unpacked it.
+func TestSharedBlockInAnothersPlace(t *testing.T) {
+	s, at := changedPods(t)
+	relist(t, s, "300000", RelistOptions{}, nil, 100) // another block
+	first, err := s.EntriesAfter(at)
+	must(t, err)
+	var held *sharedBlock
+	must(t, s.db.h.update(func(tx *bolt.Tx) error {
+		src, _ := s.db.h.source(tx, s.id)
+		seq := at.Seq + 1
+		_, b, err := src.seekBlock(src.Journal(), seq)
+		if err != nil {
+			return err
+		}
+		b = bytes.Clone(b)
+		drafts, err := src.unpackBlock(seq, b)
+		held = &sharedBlock{first: seq, stored: b, drafts: drafts}
+		s.db.blocks.Store(s.id, weak.Make(held)) // as the reader has left it, if the collector took it
+		next := layout.U64(first.Next.Seq + 1)
+		return errors.Join(err, src.Journal().Delete(next), src.Journal().Put(next, b))
+	}, nil))
+	if got, err := s.EntriesAfter(first.Next); !errors.Is(err, ErrDamaged) {
+		t.Errorf("%d entries of another block, %v", len(got.Entries), err)
+	}
+	runtime.KeepAlive(held)
+}
+
 // changedPods returns a source of 200 pods, and the moment before 16 of them changed.
 func changedPods(t testing.TB) (*Claimed, Moment) {
 	db, err := Open(t.TempDir()+"/test.db", Options{})
@@ -71,7 +103,7 @@ func changedPods(t testing.TB) (*Claimed, Moment) {
 	s, err := db.Claim(Claim{Source: Source{Version: "v1", Resource: "pods", Form: FormTyped}, Example: &corev1.Pod{}})
 	must(t, err)
 	gen := podgen.New(1)
-	var pods []runtime.Object
+	var pods []kruntime.Object
 	for i := range 200 {
 		pods = append(pods, gen.Pod(i))
 	}
