@@ -42,8 +42,9 @@ type Claim struct {
 	// ServeOutdated serves objects that were stored under another structure of their Go
 	// type, or another transform, until a relist has replaced them. Set it for a program
 	// that may be upgraded while offline. Fields that the earlier type did not have are
-	// zero. Objects that another Codec has stored cannot be read and are not served. See
-	// [Store.Outdated].
+	// zero, and those that the present type does not have are left out. If an object cannot
+	// be read, since another Codec has stored it or a field has another type, none is
+	// served. See [Store.Outdated].
 	ServeOutdated bool
 }
 
@@ -92,6 +93,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 		return nil, err
 	}
 	db.warnSecrets(c.Source)
+	s.hideUnreadable()
 	db.commit.attach(s)
 	claimed := &Claimed{s}
 	if err := claimed.AddIndexers(c.Indexers); err != nil {

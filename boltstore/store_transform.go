@@ -3,6 +3,8 @@ package boltstore
 import (
 	"strings"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/index"
 	"github.com/kubewake/kubewake/internal/objmeta"
 )
@@ -95,6 +97,29 @@ func (s *Store) decodes(m *sourceMeta) bool {
 	_, was, _ := strings.Cut(m.TypeHash, ofCodec)
 	_, is, _ := strings.Cut(s.typeHash, ofCodec)
 	return s.viewed || was == is
+}
+
+// hideUnreadable hides outdated contents after all if some of their objects cannot be decoded
+// in the claim's Go type. They are no damage.
+func (s *Store) hideUnreadable() {
+	if m := s.metaNow(); !s.lenient || m.Generation == 0 || m.TypeHash == s.typeHash {
+		return
+	}
+	readable := true
+	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+		var raws []layout.Raw
+		err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) })
+		readable = nil == s.reading().decodeEach(raws, func(_ int, key string, r *format.Record) error {
+			_, err := s.reading().decodeNew(key, r)
+			return err
+		})
+		return err
+	})
+	if err == nil && !readable { // otherwise the next read notes why
+		s.mu.Lock()
+		s.lenient = false
+		s.mu.Unlock()
+	}
 }
 
 // ofCodec precedes the ID of a codec of the program's own in a type hash.

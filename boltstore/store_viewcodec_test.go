@@ -17,6 +17,11 @@ func TestViewOfAClaimWithACodec(t *testing.T) {
 	own, err := codec.For(configMap("", "", 0, nil))
 	must(t, err)
 	claim := Claim{Codec: otherForm{own}, Indexers: indexers}
+	closed := claimTest(t, db, claim)
+	closed.Release()
+	if _, err := db.View(configMaps); err != nil {
+		t.Errorf("nothing is stored yet: %v", err)
+	}
 	srv := server{}
 	srv.set(configMap("ns", "a", 1, map[string]string{"words": "x"}))
 	relist(t, claimTest(t, db, claim), "5", RelistOptions{}, srv.list(), 5)

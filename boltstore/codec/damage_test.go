@@ -106,6 +106,8 @@ func TestHugeLengths(t *testing.T) {
 		"padded array":  "\x81\xa4spec\x81\xa8children\xdd\x00\x10\x00\x00" + pad,
 		"padded bytes":  "\x81\xa4spec\x81\xa5bytes\xc6\x00\x20\x00\x00" + pad,
 		"ext":           "\x81\xa4spec\xc9" + huge,
+		"no field":      "\x81\xa4none\xdf" + huge,
+		"deep field":    "\x81\xa4none" + strings.Repeat("\x91", 1<<20),
 		"protobuf":      "\x00\x00\x0a\xff\xff\xff\xff\x07",
 		"protobuf head": "\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
 	} {

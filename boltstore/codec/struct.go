@@ -143,7 +143,10 @@ func (d *decoder) fields(fields []field, byName map[string]int, v reflect.Value)
 		}
 		i, ok := byName[string(name)]
 		if !ok {
-			return d.damaged(fmt.Errorf("%v has no field %.40q", v.Type(), name))
+			if err := d.skip(); err != nil { // of an earlier or later structure of the type
+				return fmt.Errorf("%.40q: %w", name, err)
+			}
+			continue
 		}
 		if err := fields[i].plan.decode(d, v.FieldByIndex(fields[i].index)); err != nil {
 			return fmt.Errorf("%s: %w", fields[i].name, err)

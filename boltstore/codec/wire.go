@@ -158,6 +158,38 @@ func (d *decoder) arrayOf(n int) error {
 	return err
 }
 
+// skip reads any value.
+func (d *decoder) skip() error {
+	c, err := d.PeekCode()
+	if err != nil {
+		return d.damaged(err)
+	}
+	n := 0
+	switch {
+	case msgpcode.IsFixedArray(c), c == msgpcode.Array16, c == msgpcode.Array32:
+		n, err = d.arrayLen()
+	case msgpcode.IsFixedMap(c), c == msgpcode.Map16, c == msgpcode.Map32:
+		n, err = d.mapLen()
+		n *= 2
+	case msgpcode.IsString(c), msgpcode.IsBin(c):
+		_, err := d.view()
+		return err
+	default:
+		return d.damaged(d.Skip())
+	}
+	if err == nil {
+		err = d.enter()
+	}
+	for ; n > 0 && err == nil; n-- {
+		err = d.skip()
+	}
+	if err != nil {
+		return err
+	}
+	d.leave()
+	return nil
+}
+
 // view reads a string or bytes. The result aliases data.
 func (d *decoder) view() ([]byte, error) {
 	n, err := d.length(d.DecodeBytesLen())
