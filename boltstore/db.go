@@ -167,6 +167,9 @@ func (db *DB) Size() int64 {
 
 func (db *DB) log() klog.Logger { return *db.opts.Logger }
 
+// Logger is [Options].Logger, or what stands for it.
+func (db *DB) Logger() klog.Logger { return db.log() }
+
 // Close commits what is pending, syncs, and closes the file. It may be called before the
 // informers that use the file have ended: their reads then fail, and their writes wait
 // until they are stopped. The error names informers that were still running; the file is

@@ -42,7 +42,7 @@ type Options struct {
 	Otherwise http.Handler
 	// Clock drives timeouts and bookmarks of watches. nil is the real clock.
 	Clock clock.WithTicker
-	// Logger gets errors that clients see as 500. nil means klog's.
+	// Logger gets errors that clients see as 500. nil means the file's.
 	Logger *klog.Logger
 }
 
@@ -64,7 +64,7 @@ func New(db *boltstore.DB, o Options) http.Handler {
 		o.WarnAfter = 5 * time.Minute
 	}
 	if o.Logger == nil {
-		l := klog.Background()
+		l := db.Logger()
 		o.Logger = &l
 	}
 	return &handler{db, o}
@@ -135,6 +135,9 @@ func (s *storage) age(st *boltstore.State, unsure error) {
 	}
 	if unsure != nil {
 		warn += "; " + brief(unsure)
+	}
+	if err := s.db.Err(); err != nil {
+		warn += "; the file takes no changes: " + textOf(err)
 	}
 	if header, err := utilnet.NewWarningHeader(299, "-", plain(warn)); err == nil { // the text has no control characters
 		s.header.Set("Warning", header)

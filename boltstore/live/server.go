@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
 	"net/http"
 	"os"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/panics"
 	"golang.org/x/net/netutil"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -90,7 +90,7 @@ func serve(db *boltstore.DB, o Options, l limits) (*server, error) {
 		},
 		// ReadTimeout would end long answers.
 		ReadHeaderTimeout: l.read, IdleTimeout: l.read,
-		ErrorLog: log.New(io.Discard, "", 0), // clients cannot fill the owner's log
+		ErrorLog: panics.Logger(func(err error) { db.Logger().Error(err, "A request to the file's socket failed") }),
 	}
 	s.wg.Go(func() { _ = s.http.Serve(netutil.LimitListener(sock, l.conns)) }) // until it is closed
 	return s, nil

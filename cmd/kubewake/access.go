@@ -98,7 +98,10 @@ func (a *access) link(cfg *rest.Config, clusters func(context.Context) []string)
 // serve lets callers in until end is called. path is the file's path, and cluster is the
 // name of the served cluster.
 func (a *access) serve(file serve.File, link *serve.Link, path, cluster string, logf func(string, ...any)) (end func() error, err error) {
-	s := serve.New(serve.Options{File: file, Link: link, Schemas: serve.SchemasOf(path, cluster), Limits: a.limits})
+	failed := func(err error) { logf("%s", oneLine(err)) }
+	schemas := serve.SchemasOf(path, cluster)
+	schemas.Failed = failed
+	s := serve.New(serve.Options{File: file, Link: link, Schemas: schemas, Limits: a.limits, Failed: failed})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -115,7 +118,7 @@ func (a *access) serve(file serve.File, link *serve.Link, path, cluster string, 
 			return nil, errors.New("--tls-listen needs --pass-through: other users are authorised by the server")
 		}
 		o := a.tls
-		o.Failed = func(err error) { logf("%s", oneLine(err)) }
+		o.Failed = failed
 		at, err := s.TLS(a.tlsListen, o)
 		if err != nil {
 			return nil, err

@@ -77,9 +77,8 @@ func (s *Schemas) ServeHTTP(w http.ResponseWriter, r *http.Request, server http.
 		}
 		t := &tee{ResponseWriter: w, header: http.Header{}, keep: isKept(r.URL.Path), spare: kept != nil}
 		server.ServeHTTP(t, r)
-		if t.keep && r.Method == http.MethodGet && t.code == http.StatusOK && !t.large {
-			err := s.write(&schemaDoc{r.URL.Path, formOf(t.header.Get("Content-Type")), strings.Trim(t.header.Get("Etag"), `"`), t.body.Bytes()})
-			if err != nil && s.Failed != nil {
+		if t.keep && r.Method == http.MethodGet && t.code == http.StatusOK {
+			if err := s.keep(r.URL.Path, t); err != nil && s.Failed != nil {
 				s.Failed(fmt.Errorf("the schema could not be kept beside the file: %w", err))
 			}
 		}
@@ -93,6 +92,14 @@ func (s *Schemas) ServeHTTP(w http.ResponseWriter, r *http.Request, server http.
 		return
 	}
 	kept.send(w)
+}
+
+// keep writes what t has passed on.
+func (s *Schemas) keep(path string, t *tee) error {
+	if t.large {
+		return fmt.Errorf("it has more than %d MiB", largestSchema>>20)
+	}
+	return s.write(&schemaDoc{path, formOf(t.header.Get("Content-Type")), strings.Trim(t.header.Get("Etag"), `"`), t.body.Bytes()})
 }
 
 // statusText is the message of a status, or the text itself.

@@ -174,6 +174,21 @@ func TestSchemaBrokenOff(t *testing.T) {
 	}
 }
 
+// TestSchemaTooLarge: a document that is too large to be kept is passed on, and Failed says so.
+func TestSchemaTooLarge(t *testing.T) {
+	s := SchemasOf(filepath.Join(t.TempDir(), "f.db"), "")
+	var said error
+	s.Failed = func(err error) { said = err }
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi/v3/api/v1?hash=one", nil), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, largestSchema)) // the recorder takes all
+		_, _ = w.Write([]byte("x"))                 // likewise
+	}))
+	if w.Body.Len() != largestSchema+1 || said == nil || !strings.Contains(said.Error(), "32 MiB") {
+		t.Errorf("%d bytes, %v", w.Body.Len(), said)
+	}
+}
+
 // schemas are the documents of a cluster.
 func schemas(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {

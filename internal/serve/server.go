@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"net"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/kubewake/kubewake/internal/panics"
 )
 
 // Options configure a server.
@@ -27,6 +27,8 @@ type Options struct {
 	Schemas *Schemas
 	// Limits are DefaultLimits where they are 0.
 	Limits Limits
+	// Failed is called with each panic of a request. nil calls nothing.
+	Failed func(error)
 }
 
 // Server serves callers on several addresses.
@@ -36,6 +38,7 @@ type Server struct {
 	onward  http.Handler // the link, for callers
 	schemas *Schemas
 	limits  Limits
+	errors  *log.Logger
 	// documents of the server that did not come in time, which inTime gives it
 	documents *outage
 	inTime    limit
@@ -52,7 +55,7 @@ type Server struct {
 
 // New returns a server that listens nowhere yet.
 func New(o Options) *Server {
-	s := &Server{file: o.File, link: o.Link, schemas: o.Schemas, limits: o.Limits.withDefaults(), inTime: inTime, inOrder: 2 * time.Second}
+	s := &Server{file: o.File, link: o.Link, schemas: o.Schemas, limits: o.Limits.withDefaults(), errors: panics.Logger(o.Failed), inTime: inTime, inOrder: 2 * time.Second}
 	if s.link != nil {
 		s.onward = &onward{s.link, make(chan struct{}, max(s.limits.Requests/2, 1))}
 		s.documents = &outage{clock: s.link.reviews.clock} // each one has waited
@@ -144,7 +147,7 @@ func (s *Server) serve(l net.Listener, g gate, cfg *tls.Config) {
 		BaseContext: func(net.Listener) context.Context { return s.ctx },
 		// ReadTimeout and WriteTimeout would end watches.
 		ReadHeaderTimeout: s.limits.Send, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: s.limits.Header,
-		ErrorLog: log.New(io.Discard, "", 0), // callers cannot fill the log
+		ErrorLog: s.errors,
 	}
 	l = netutil.LimitListener(l, s.limits.Connections)
 	s.mu.Lock()
