@@ -106,7 +106,7 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 		defer func() { err = errors.Join(err, c.Close()) }()
 		var said bytes.Buffer
 		err = untilFatal(&said, func() { runs(cmd, args) })
-		if out.err != nil { // kubectl then only says that its requests have ended
+		if out.err != nil || cmd.Context().Err() != nil { // kubectl then only says that its requests have ended
 			return exitCode{codeOf(err), out.err}
 		}
 		_, _ = said.WriteTo(streams.ErrOut) // there is nowhere else to say it

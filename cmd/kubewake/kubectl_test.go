@@ -84,6 +84,33 @@ func TestOutputOnFullDisk(t *testing.T) {
 	}
 }
 
+// TestInterrupted: a command that is interrupted fails without an error of its own: nothing has
+// timed out.
+func TestInterrupted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", ResourceVersion: "1"}}})
+	for _, line := range []string{"wait cm/c -n web --for=jsonpath={.data.x}=y --timeout=10m", "wait cm/c -n web --for=delete --timeout=10m", "get cm -A -w"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		errOut := &interrupting{cancel: cancel}
+		code := run(ctx, genericiooptions.IOStreams{Out: io.Discard, ErrOut: errOut}, append(strings.Fields(line), "--db", path))
+		if said := errOut.String(); code != 1 || ctx.Err() == nil || strings.Contains(said, "rror") {
+			t.Errorf("%s: exit code %d, %s", line, code, said)
+		}
+		cancel()
+	}
+}
+
+// interrupting ends a command that has begun to speak.
+type interrupting struct {
+	bytes.Buffer
+	cancel func()
+}
+
+func (i *interrupting) Write(b []byte) (int, error) {
+	i.cancel()
+	return i.Buffer.Write(b)
+}
+
 // TestDescribeWithoutFields: describe of an object that lacks a field which every server sets,
 // since a transform has taken it, ends with a line.
 func TestDescribeWithoutFields(t *testing.T) {
