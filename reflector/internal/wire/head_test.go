@@ -42,7 +42,7 @@ func TestContinue(t *testing.T) {
 					t.Fatalf("%s: not known from %d bytes, and known from fewer", media, n)
 				}
 			}
-			if known < len(all)-len(token)-100 {
+			if known == 0 || known < len(all)-len(token)-100 {
 				t.Errorf("%s: known only from %d bytes of %d", media, len(all)+1-known, len(all))
 			}
 		}
