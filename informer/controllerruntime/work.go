@@ -35,7 +35,8 @@ type Work struct {
 
 // NewWork returns the work of a controller. Its name must be the same in each life of the
 // program: it is the name of a durable handler in the file. A new name is told every
-// object, so change it if the reconciler should see all objects again.
+// object, so change it if the reconciler should see all objects again. The file goes on
+// keeping changes for an old name: if names go out of use, set boltstore.Options.HandlerAge.
 func NewWork(name string) *Work {
 	return &Work{name: name, waiting: map[reconcile.Request][]*share{}}
 }
