@@ -84,9 +84,9 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.load()
+	err = s.load(c.Indexers)
 	if errors.Is(err, errTripped) {
-		err = s.load() // the file was healed; load what was saved
+		err = s.load(c.Indexers) // the file was healed; load what was saved
 	}
 	if err != nil {
 		db.release(s)
@@ -132,8 +132,8 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 	return s, nil
 }
 
-// load reads the source's meta, or makes it, and removes what a crash left.
-func (s *Store) load() error {
+// load reads the source's meta, or makes it with the indices, and removes what a crash left.
+func (s *Store) load(fns cache.Indexers) error {
 	found, tidy, err := s.find()
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
 		s.db.log().Error(err, "The description of a source in the file is damaged; the source is set aside and will be listed", "source", s.source.String(), "file", s.db.path)
@@ -141,7 +141,7 @@ func (s *Store) load() error {
 			if _, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.collecting().asideTime()); err != nil {
 				return err
 			}
-			return s.create(tx, true)
+			return s.create(tx, fns, true)
 		}, nil)
 	} else if err == nil && !tidy {
 		err = s.db.h.update(func(tx *bolt.Tx) error {
@@ -151,7 +151,7 @@ func (s *Store) load() error {
 			if err := s.db.h.sourcesListed(tx); err != nil {
 				return err
 			}
-			return s.create(tx, false)
+			return s.create(tx, fns, false)
 		}, nil)
 	}
 	if err != nil {
@@ -202,9 +202,9 @@ func (s *Store) find() (found, tidy bool, err error) {
 	return found, tidy, err
 }
 
-// create makes the source. namesLost is meta's NamesLost, which the file's header can set,
-// too.
-func (s *Store) create(tx *bolt.Tx, namesLost bool) error {
+// create makes the source, whose indices are complete since it has no objects. namesLost is
+// meta's NamesLost, which the file's header can set, too.
+func (s *Store) create(tx *bolt.Tx, fns cache.Indexers, namesLost bool) error {
 	src, err := s.makeBucket(tx)
 	if err != nil {
 		return err
@@ -212,6 +212,7 @@ func (s *Store) create(tx *bolt.Tx, namesLost bool) error {
 	s.packs.Reset()
 	m := (&sourceMeta{Source: s.source, TypeHash: s.typeHash}).clone()
 	s.setKind(m)
+	s.indexing().complete(m, fns)
 	m.NamesLost = namesLost || fileNamesLost(tx)
 	m.NoPlain = !m.NamesLost // otherwise the source may be one that was lost
 	m.claimedNow(s.db.device)
