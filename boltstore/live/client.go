@@ -87,7 +87,11 @@ func (c *Client) Close() error {
 // get asks the owner, and calls fn with the answer.
 func (c *Client) get(ctx context.Context, path string, q url.Values, fn func(io.Reader) error) (err error) {
 	defer func() {
-		if err != nil {
+		var own callers
+		switch {
+		case errors.As(err, &own):
+			err = own.error
+		case err != nil:
 			err = fmt.Errorf("live: from the owner of %s: %w", c.db, err)
 		}
 	}()
@@ -128,6 +132,25 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, fn func(io.
 		return &answered{http.StatusInternalServerError, msg}
 	}
 	return nil
+}
+
+// callers is an error of what takes the answer.
+type callers struct{ error }
+
+func ofCaller(err error) error {
+	if err != nil {
+		return callers{err}
+	}
+	return nil
+}
+
+// callersWriter returns the errors of a caller's writer.
+type callersWriter struct{ io.Writer }
+
+// Write implements io.Writer.
+func (w callersWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	return n, ofCaller(err)
 }
 
 // answered is an error that the owner sent.
@@ -183,7 +206,7 @@ func (c *Client) Objects(ctx context.Context, q Query, fn func(*unstructured.Uns
 		if err := utiljson.Unmarshal(line, &content); err != nil {
 			return err
 		}
-		return fn(&unstructured.Unstructured{Object: content})
+		return ofCaller(fn(&unstructured.Unstructured{Object: content}))
 	})
 }
 
@@ -194,7 +217,7 @@ func (c *Client) Index(ctx context.Context, q Query, fn func(IndexValue) error) 
 		if err := json.Unmarshal(line, &v); err != nil {
 			return err
 		}
-		return fn(v.value())
+		return ofCaller(fn(v.value()))
 	})
 }
 
@@ -205,7 +228,7 @@ func (c *Client) History(ctx context.Context, q Query, fn func(Version) error) e
 		if err := utiljson.Unmarshal(line, &v); err != nil {
 			return err
 		}
-		return fn(v)
+		return ofCaller(fn(v))
 	})
 }
 
@@ -229,7 +252,7 @@ func (c *Client) lines(ctx context.Context, path string, q Query, fn func(json.R
 // Snapshot implements Reader. The copy is whole only if the error is nil.
 func (c *Client) Snapshot(ctx context.Context, w io.Writer) error {
 	return c.get(ctx, "snapshot", nil, func(r io.Reader) error {
-		_, err := io.Copy(w, r)
+		_, err := io.Copy(callersWriter{w}, r)
 		return err
 	})
 }
