@@ -35,8 +35,11 @@ func (s *Store) MessagesAt(at Moment, prefix, from string, n int) (keys, version
 
 // message returns a verified record's message.
 func (s reading) message(r *format.Record) ([]byte, error) {
-	if r.Codec != s.codec.ID() || r.Codec != codec.IDProtobuf {
-		return nil, fmt.Errorf("%w: codec %d, not %d", ErrDamaged, r.Codec, codec.IDProtobuf)
+	if err := s.sameCodec(r); err != nil {
+		return nil, err
+	}
+	if !s.HasMessages() {
+		return nil, fmt.Errorf("codec %d stores no messages", r.Codec)
 	}
 	payload, err := s.packing().plain(r, nil)
 	if err != nil {

@@ -109,10 +109,23 @@ func (s reading) decode(key string, r *format.Record, keep bool) (any, error) {
 	return obj, err
 }
 
+// sameCodec returns an error if another codec than the store's has made the record. A view
+// may have another Go type than the program that did: that is no damage.
+func (s *Store) sameCodec(r *format.Record) error {
+	switch id := s.codec.ID(); {
+	case r.Codec == id:
+		return nil
+	case s.viewed && !s.faithful:
+		return fmt.Errorf("codec %d has stored it in another Go type, not codec %d: read it while its program runs", r.Codec, id)
+	default:
+		return fmt.Errorf("%w: codec %d, not %d", ErrDamaged, r.Codec, id)
+	}
+}
+
 // decodeNew returns a new object.
 func (s reading) decodeNew(key string, r *format.Record) (any, error) {
-	if r.Codec != s.codec.ID() {
-		return nil, fmt.Errorf("record of %q: %w: codec %d, not %d", key, ErrDamaged, r.Codec, s.codec.ID())
+	if err := s.sameCodec(r); err != nil {
+		return nil, fmt.Errorf("record of %q: %w", key, err)
 	}
 	buf := plainBufs.Get().(*[]byte)
 	defer plainBufs.Put(buf)

@@ -17,8 +17,8 @@ import (
 
 // View returns a Store that reads a source without claiming it, for tools that know
 // nothing but the file. Typed objects come back in the Go type that client-go's scheme
-// has for their kind, or in the claim's type if the claim has a codec of its own. What such
-// a codec has stored can be viewed only while the source is claimed with it.
+// has for their kind, or in the claim's type if the claim has another codec than that type.
+// What such a codec has stored can be viewed only while the source is claimed with it.
 func (db *DB) View(src Source) (*Store, error) {
 	var m *sourceMeta
 	err := db.h.view(func(tx *bolt.Tx) (err error) {
@@ -74,12 +74,12 @@ func (s *Store) tellClaim(err error) {
 	}
 }
 
-// viewOf finds the Go type and the codec of m's records. A codec of the program's own
-// is known only while the source is claimed.
+// viewOf finds the Go type and the codec of m's records. Types and codecs that only the
+// program knows are found while the source is claimed.
 func (db *DB) viewOf(m *sourceMeta) (Claim, error) {
 	example, err := exampleOf(m)
 	s := db.claimOf(m.Source.ID())
-	if s != nil && s.typeHash == m.TypeHash && (err != nil || s.codec.ID() >= codec.IDCustom) {
+	if s != nil && s.typeHash == m.TypeHash && (err != nil || !hasCodec(example, s.codec.ID())) {
 		u := &unstructured.Unstructured{} // in place of the claim's type
 		u.SetGroupVersionKind(schema.FromAPIVersionAndKind(m.APIVersion, m.Kind))
 		return Claim{Source: m.Source, Example: u, Codec: s.codec}, nil
@@ -88,6 +88,12 @@ func (db *DB) viewOf(m *sourceMeta) (Claim, error) {
 		err = fmt.Errorf("a codec of a program's own, %s, has stored its objects: they can be read while that program runs, from its DB or over its socket", id)
 	}
 	return Claim{Source: m.Source, Example: example}, err
+}
+
+// hasCodec says whether objects of the example's type are stored by that codec by default.
+func hasCodec(example runtime.Object, id byte) bool {
+	c, err := codec.For(example)
+	return err == nil && c.ID() == id
 }
 
 func exampleOf(m *sourceMeta) (runtime.Object, error) {
