@@ -224,6 +224,15 @@ func (r *Relist) index() error {
 	if r.stage.set == set {
 		return nil
 	}
+	if !r.stage.begun {
+		for _, it := range r.stage.held {
+			if it.c != nil {
+				r.s.indexing().refresh(it.c)
+			}
+		}
+		r.stage.set = set
+		return nil
+	}
 	if err := r.s.indexing().reindex(set.fns, r.stageMeta, r.updateStage); err != nil {
 		return err
 	}

@@ -102,8 +102,8 @@ func (t sourceTx) dropProgress(gen uint64) error {
 
 // PageTo is Page, and says how far the list has come with this page. If a first list
 // ends in Abort, or with the process, its pages up to the last PageTo stay for the next
-// relist with TakeUp. Other lists leave nothing: their unchanged objects are in the
-// file anyway.
+// relist with TakeUp. A list of one small page is written as a whole, by Commit. Other
+// lists leave nothing: their unchanged objects are in the file anyway.
 func (r *Relist) PageTo(objs []runtime.Object, at listing.Progress) error {
 	if r.first {
 		r.stage.next = &at
@@ -203,7 +203,7 @@ func (r *Relist) takeUp() error {
 		p.At.Began = time.Unix(0, 0)
 	}
 	r.taken = &p.At
-	r.stage = &stage{meta: m, set: r.s.stagedSet(m), journalBytes: m.JournalBytes, at: &p.At}
+	r.stage = &stage{meta: m, set: r.s.stagedSet(m), journalBytes: m.JournalBytes, at: &p.At, begun: true}
 	r.o.ClusterUID = cmp.Or(r.o.ClusterUID, p.ClusterUID)
 	r.Objects, r.Changed = int(m.Items.Count), int(m.Items.Count)
 	if p.Unstored != "" {

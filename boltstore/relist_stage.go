@@ -19,12 +19,17 @@ type stage struct {
 	set *indexSet
 	// journalBytes is the size of the journal when the stage began.
 	journalBytes uint64
-	// at is how far a first list has come with the pages in the file, next how far with
-	// the page being staged. nil means unknown.
+	// at is how far a first list has come with the pages in the file or held, next how far
+	// with the page being staged. nil means unknown.
 	at, next *listing.Progress
+
+	begun bool         // the generation is in the file
+	held  []listedItem // the only page of a first list, which Commit stages
 }
 
-// toStage begins a new generation and stages the changes that were kept in memory.
+// toStage begins a new generation and stages the changes that were kept in memory. The
+// generation of a first list begins with the first transaction that stages a part of it,
+// unless there is an interrupted list's, which must not stay.
 func (r *Relist) toStage() error {
 	r.s.indexLock.Lock()
 	m := r.s.metaNow().clone()
@@ -35,26 +40,40 @@ func (r *Relist) toStage() error {
 	r.s.indexLock.Unlock()
 	m.empty()
 	r.stage = &stage{meta: m, set: set, journalBytes: m.JournalBytes}
-	err := r.s.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
-		src, err := r.source(tx)
-		if err != nil {
+	if r.first {
+		if left, err := r.interrupted(); err != nil || !left {
 			return err
 		}
-		now := r.s.metaNow() // an own write may just have been stored
-		m.Generation, m.Unlisted = now.nextGen(), false
-		if err := src.DropGensExcept(now.Generation); err != nil {
-			return err
-		}
-		if err := src.dropJournalAbove(m.Seq); err != nil {
-			return err
-		}
-		_, err = src.createGen(m.Generation)
-		return err
-	}, nil))
+	}
+	err := r.updateStageTo(func(sourceTx, *sourceMeta) (*listing.Progress, error) { return nil, nil }, nil)
 	if err != nil {
 		return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
 	return r.fill()
+}
+
+// interrupted says whether the file has the pages of an interrupted list.
+func (r *Relist) interrupted() (left bool, err error) {
+	err = r.s.view(func(m *sourceMeta, t sourceTx) error {
+		b, _ := t.staged(m)
+		left = b != nil
+		return nil
+	})
+	return left, err
+}
+
+// beginStage makes the new generation. m becomes its meta.
+func (r *Relist) beginStage(src sourceTx, m *sourceMeta) error {
+	now := r.s.metaNow() // an own write may just have been stored
+	m.Generation, m.Unlisted = now.nextGen(), false
+	if err := src.DropGensExcept(now.Generation); err != nil {
+		return err
+	}
+	if err := src.dropJournalAbove(m.Seq); err != nil {
+		return err
+	}
+	_, err := src.createGen(m.Generation)
+	return err
 }
 
 // nextGen is the number of the generation that a relist builds.
@@ -99,41 +118,73 @@ func (r *Relist) fill() error {
 const stageBytes = 1 << 20
 
 // stageItems stages items, in as many transactions as their size needs. It returns how
-// many it has staged.
+// many it has staged. Commit stages the only page of a first list, if that is small.
 func (r *Relist) stageItems(items []listedItem) (int, error) {
-	done, sealed := 0, r.s.db.Encrypted()
-	for begun := false; done < len(items) || !begun && r.stage.next != nil; begun = true {
-		n := 0
+	if r.holds(items) {
+		r.stage.held, r.stage.at = items, r.stage.next
+		return len(items), nil
+	}
+	if held := r.stage.held; held != nil && (len(items) > 0 || r.stage.next != nil) {
+		if _, err := r.stageTo(r.stage.at, held); err != nil {
+			return 0, err
+		}
+		r.stage.held = nil
+	}
+	return r.stageTo(r.stage.next, items)
+}
+
+// holds says whether the items are the only page of a first list, and fit a transaction.
+func (r *Relist) holds(items []listedItem) bool {
+	last := r.stage.next != nil && r.stage.next.Continue == "" && !r.stage.begun && r.stage.held == nil
+	return last && r.fit(items) == len(items)
+}
+
+// fit is how many of the items a transaction has room for.
+func (r *Relist) fit(items []listedItem) (n int) {
+	each := 0
+	if r.s.db.Encrypted() {
+		each = os.Getpagesize() // names are in no order: each record changes another page
+	}
+	for room := min(r.s.db.opts.maxCommitBytes, stageBytes); room > 0 && n < len(items); n++ {
+		room -= items[n].unpacked() + each
+	}
+	return n
+}
+
+// stageTo stages items. The last transaction notes that the list has come to next, if that
+// is not nil.
+func (r *Relist) stageTo(next *listing.Progress, items []listedItem) (done int, err error) {
+	for begun := false; done < len(items) || !begun && next != nil; begun = true {
+		n := r.fit(items[done:])
 		err := r.updateStageTo(func(src sourceTx, m *sourceMeta) (*listing.Progress, error) {
-			n = 0
-			m.date(r.s.db.device)
-			// The list's version is not known yet: carryOwn decides about own writes.
-			a := &applier{s: r.s.Store, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
-				dropsOwn: true, from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
-			if !sealed { // items come in the order of their keys, or nearly
-				a.to.Items.Bucket.FillPercent = compactFill
-			}
-			for room := min(r.s.db.opts.maxCommitBytes, stageBytes); room > 0 && done+n < len(items); n++ {
-				it := items[done+n]
-				room -= it.unpacked()
-				if sealed {
-					room -= os.Getpagesize() // names are in no order: each record changes another page
-				}
-				if err := a.stage(it); err != nil {
-					return nil, err
-				}
-			}
 			at := r.stage.at
-			if done+n == len(items) && r.stage.next != nil {
-				at = r.stage.next
+			if done+n == len(items) && next != nil {
+				at = next
 			}
-			return at, a.journal()
+			return at, r.stageIn(src, m, items[done:done+n])
 		}, func() { done += n })
 		if err != nil {
 			return done, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 		}
 	}
 	return done, nil
+}
+
+// stageIn stages items in a transaction. m is the meta of the stage.
+func (r *Relist) stageIn(src sourceTx, m *sourceMeta, items []listedItem) error {
+	m.date(r.s.db.device)
+	// The list's version is not known yet: carryOwn decides about own writes.
+	a := &applier{s: r.s.Store, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
+		dropsOwn: true, from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
+	if !r.s.db.Encrypted() { // items come in the order of their keys, or nearly
+		a.to.Items.Bucket.FillPercent = compactFill
+	}
+	for _, it := range items {
+		if err := a.stage(it); err != nil {
+			return err
+		}
+	}
+	return a.journal()
 }
 
 // stage applies an item's change. Without a change it copies the record as it is, with
@@ -197,12 +248,17 @@ func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*listing.Progress
 			return err
 		}
 		m = r.stage.meta.clone()
+		if !r.stage.begun {
+			if err := r.beginStage(src, m); err != nil {
+				return err
+			}
+		}
 		if at, err = fn(src, m); err != nil {
 			return err
 		}
 		return r.noteProgress(src, m, at)
 	}, func() {
-		r.stage.meta, r.stage.at = m, at
+		r.stage.meta, r.stage.at, r.stage.begun = m, at, true
 		if visible != nil {
 			visible()
 		}
@@ -211,9 +267,19 @@ func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*listing.Progress
 
 // finishStage returns the meta that points at the new generation.
 func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta, error) {
+	st := *r.stage
+	if !st.begun {
+		st.meta = st.meta.clone() // Commit may be called again
+		if err := r.beginStage(src, st.meta); err != nil {
+			return nil, err
+		}
+		if err := r.stageIn(src, st.meta, st.held); err != nil {
+			return nil, err
+		}
+	}
 	now := r.s.metaNow()
 	m := now.clone()
-	m.takeStage(r.stage)
+	m.takeStage(&st)
 	m.NoPlain = m.NoPlain && r.s.noPlain.Load()
 	r.noteNameless(m)
 	if r.first || r.all { // every record has values for these
@@ -244,7 +310,7 @@ func (r *Relist) Abort() {
 		return
 	}
 	r.done = true
-	if r.stage.at != nil {
+	if r.stage.at != nil || !r.stage.begun {
 		return
 	}
 	err := r.s.db.h.update(func(tx *bolt.Tx) error {
