@@ -113,8 +113,7 @@ func (d *demo) run(ctx context.Context) error {
 	if d.output == "json" {
 		return printJSON(d.streams.Out, out)
 	}
-	out.print(d.streams.Out)
-	return nil
+	return out.print(d.streams.Out)
 }
 
 // progress prints on a terminal only.
@@ -253,7 +252,8 @@ func (d *demo) changeWhileDown(_ context.Context, out *outcome) error {
 	return nil
 }
 
-func (o *outcome) print(w io.Writer) {
+func (o *outcome) print(to io.Writer) error {
+	w := &noting{w: to}
 	fmt.Fprintf(w, "%d pods, %.1f KB of JSON each; gzip makes 500 of them %.1f times smaller. The file has %s.\n",
 		o.Pods, float64(o.JSONBytes)/float64(o.Pods)/1000, o.Compression, size(o.File))
 	fmt.Fprintf(w, "The mirror was killed (SIGKILL) while pods changed. While it was down %d were added, %d changed, %d deleted.\n\n",
@@ -271,6 +271,7 @@ func (o *outcome) print(w io.Writer) {
 	row("updates told", fmt.Sprint(o.Kubewake.Updated), fmt.Sprint(o.Stock.Updated))
 	row("deletes told", fmt.Sprint(o.Kubewake.Deleted), fmt.Sprint(o.Stock.Deleted))
 	fmt.Fprintf(w, "\nThe woken cache equals the server, object by object.\n")
+	return w.err
 }
 
 func size(n int64) string {

@@ -42,6 +42,13 @@ func TestDemoNoticesDifferences(t *testing.T) {
 	}
 }
 
+// TestDemoOnFullDisk: the demo fails if its result cannot be written.
+func TestDemoOnFullDisk(t *testing.T) {
+	if err := (&outcome{Pods: 1}).print(&fullWriter{}); err == nil {
+		t.Error("nothing was written, and nothing said")
+	}
+}
+
 // store writes the server's pods into the file.
 func (d *demo) store(t *testing.T) {
 	t.Helper()
