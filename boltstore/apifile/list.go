@@ -237,13 +237,21 @@ func readAhead[T any](seq iter.Seq2[T, error]) iter.Seq2[T, error] {
 		defer close(done)
 		maker.Go(func() {
 			defer close(values)
-			for v, err := range seq {
+			give := func(v T, err error) bool {
 				select {
 				case values <- value{v, err}:
+					return true
 				case <-done:
-					return
+					return false
 				}
 			}
+			defer func() {
+				if p := recover(); p != nil { // net/http recovers those of a request's own goroutine only
+					var none T
+					give(none, fmt.Errorf("apifile: read ahead: panic: %v", p))
+				}
+			}()
+			seq(give)
 		})
 		for v := range values {
 			if !yield(v.v, v.err) {
