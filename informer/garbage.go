@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 	"runtime/metrics"
+	"slices"
 	"sync"
 	"time"
 )
@@ -21,6 +22,9 @@ const (
 	// restAfter is how long no change must have come. restAgain is the shortest time
 	// between two collections.
 	restAfter, restAgain = 2 * time.Second, 8 * time.Second
+	// mostRests is how many times restAfter a collection waits at most for handlers that are
+	// still told of the burst: their calls leave garbage, too.
+	mostRests = 4
 	// smallHeap bounds the live heap of a program. In a larger one that much garbage does
 	// not matter, and a collection is not cheap.
 	smallHeap = 128 << 20
@@ -36,8 +40,9 @@ func (inf *Informer) handedOut(bytes int) {
 	}
 }
 
-// collectAfterBursts has garbage collected after bursts, until ctx ends.
-func (inf *Informer) collectAfterBursts(ctx context.Context) {
+// collectAfterBursts has garbage collected after bursts, until ctx ends. lags is
+// [Informer.Lags].
+func (inf *Informer) collectAfterBursts(ctx context.Context, lags func() []Lag) {
 	wait := func(d time.Duration) bool {
 		t := inf.o.clock.NewTimer(d)
 		defer t.Stop()
@@ -55,8 +60,9 @@ func (inf *Informer) collectAfterBursts(ctx context.Context) {
 		case <-inf.bursts:
 		}
 		var cycles uint64
-		for done := int64(-1); done != inf.sinceRest.Load(); {
-			done, cycles = inf.sinceRest.Load(), collector().cycles
+		var behind []Lag
+		for rests, done := 0, int64(-1); done != inf.sinceRest.Load() || rests < mostRests && !slices.Equal(behind, lags()); rests++ {
+			done, behind, cycles = inf.sinceRest.Load(), lags(), collector().cycles
 			if !wait(restAfter) {
 				return
 			}

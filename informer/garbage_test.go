@@ -39,31 +39,68 @@ func TestGarbageIsCollectedOnce(t *testing.T) {
 	}
 }
 
+// bursts is an informer whose bursts are collected, on a fake clock.
+type bursts struct {
+	t     *testing.T
+	inf   *Informer
+	clock *testclock.FakeClock
+}
+
+func newBursts(t *testing.T, lags func(now time.Time) []Lag) *bursts {
+	runtime.GC() // the last collection may have found a large heap, of another test, in which none is made
+	clock := testclock.NewFakeClock(time.Now())
+	b := &bursts{t, &Informer{o: Options{clock: clock}, bursts: make(chan struct{}, 1)}, clock}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		b.inf.collectAfterBursts(ctx, func() []Lag { return lags(clock.Now()) })
+	}()
+	t.Cleanup(func() { cancel(); <-over })
+	return b
+}
+
+// collected makes a burst, and says after which time it is collected.
+func (b *bursts) collected() time.Duration {
+	since, began := collector().cycles, b.clock.Now()
+	b.inf.handedOut(burstBytes)
+	eventually(b.t, "collected", func() bool {
+		if b.clock.HasWaiters() && collector().cycles == since {
+			b.clock.Step(restAfter / 4)
+		}
+		return collector().cycles > since
+	})
+	return b.clock.Since(began)
+}
+
 // TestGarbageOfASecondBurst: a burst that begins right after a collection, and ends soon,
 // is collected restAgain after it, and not later.
 func TestGarbageOfASecondBurst(t *testing.T) {
-	runtime.GC() // the last collection may have found a large heap, of another test, in which none is made
-	clock := testclock.NewFakeClock(time.Now())
-	inf := &Informer{o: Options{clock: clock}, bursts: make(chan struct{}, 1)}
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan struct{})
-	go func() { defer close(over); inf.collectAfterBursts(ctx) }()
-	defer func() { cancel(); <-over }()
-	collected := func() (after time.Duration) {
-		since, began := collector().cycles, clock.Now()
-		inf.handedOut(burstBytes)
-		eventually(t, "collected", func() bool {
-			if clock.HasWaiters() && collector().cycles == since {
-				clock.Step(restAfter / 4)
-			}
-			return collector().cycles > since
-		})
-		return clock.Since(began)
-	}
-	if d := collected(); d > 2*restAfter {
+	b := newBursts(t, func(time.Time) []Lag { return nil })
+	if d := b.collected(); d > 2*restAfter {
 		t.Error("the first burst is collected after", d)
 	}
-	if d := collected(); d < restAgain || d > restAgain+restAfter/2 {
+	if d := b.collected(); d < restAgain || d > restAgain+restAfter/2 {
 		t.Error("the second burst is collected after", d)
+	}
+}
+
+// TestGarbageOfSlowHandlers: a burst is collected once handlers have been told it, too, but
+// one that goes on for ever is not waited for.
+func TestGarbageOfSlowHandlers(t *testing.T) {
+	for name, c := range map[string]struct{ goesOn, least, most time.Duration }{
+		"stalled":           {0, restAfter, 2 * restAfter},
+		"for three seconds": {3 * time.Second, 2 * restAfter, 4 * restAfter},
+		"for an hour":       {time.Hour, mostRests * restAfter, (mostRests + 1) * restAfter},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			b := newBursts(t, func(now time.Time) []Lag {
+				return []Lag{{Handler: "mail", Entries: uint64(max(c.goesOn-now.Sub(began), 0))}}
+			})
+			if d := b.collected(); d < c.least || d > c.most {
+				t.Error("collected after", d)
+			}
+		})
 	}
 }

@@ -249,7 +249,7 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 
 	var wg sync.WaitGroup
 	wg.Go(func() { inf.awaitSync(ctx) })
-	wg.Go(func() { inf.collectAfterBursts(ctx) })
+	wg.Go(func() { inf.collectAfterBursts(ctx, inf.Lags) })
 	ctrl.RunWithContext(ctx)
 	inf.queue.Close()
 	inf.source.Wait()
