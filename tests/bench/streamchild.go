@@ -100,7 +100,7 @@ func streamChild(text string) error {
 		running.Wait()
 		return r.db.Close()
 	}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // what the sync leaves to be done is not measured, and nothing says when it is over
 	report, err := r.measure()
 	if err != nil {
 		return err
@@ -210,9 +210,9 @@ func (r *streamReader) measure() (report streamReport, err error) {
 	}
 	if r.Scale > 0 {
 		for r.informer.LastSyncResourceVersion() != strconv.Itoa(firstRV+r.Events) {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // nothing is told of bookmarks
 		}
-		time.Sleep(r.Settle)
+		time.Sleep(r.Settle) // what is written later counts, too, and nothing says that it was the last
 		return streamReport{Written: written() - wrote}, nil
 	}
 	<-r.done
@@ -223,7 +223,7 @@ func (r *streamReader) measure() (report streamReport, err error) {
 	if err := measured.HeapProfile(r.Profile); err != nil {
 		return report, err
 	}
-	time.Sleep(r.Settle)
+	time.Sleep(r.Settle) // likewise
 	report.Written = written() - wrote
 	if r.kept != nil {
 		report.Commits, err = r.commits()
