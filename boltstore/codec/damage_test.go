@@ -108,6 +108,7 @@ func TestHugeLengths(t *testing.T) {
 		"ext":           "\x81\xa4spec\xc9" + huge,
 		"no field":      "\x81\xa4none\xdf" + huge,
 		"deep field":    "\x81\xa4none" + strings.Repeat("\x91", 1<<20),
+		"deep, whole":   "\x81\xa4none" + strings.Repeat("\x91", 20_000) + "\xc0",
 		"protobuf":      "\x00\x00\x0a\xff\xff\xff\xff\x07",
 		"protobuf head": "\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
 	} {
