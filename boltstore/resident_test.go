@@ -301,7 +301,7 @@ func TestResidentDamage(t *testing.T) {
 	closeTest(t, f.db)
 	o := Options{Durability: DurabilityProcess, ObjectMemory: 8 << 20}
 	f.db = openTest(t, f.db.path, o)
-	damageRecord(t, f.db, "ns/cm004")
+	damageRecord(t, f.db, configMaps, "ns/cm004")
 	f.s = claimTest(t, f.db, Claim{Indexers: indexers})
 	f.db.objects.wait()
 	if f.s.inMemory() != nil || f.s.Err() == nil {
@@ -368,10 +368,10 @@ func TestSamePointerAgain(t *testing.T) {
 }
 
 // damageRecord changes a stored record.
-func damageRecord(t *testing.T, db *DB, key string) {
+func damageRecord(t *testing.T, db *DB, of Source, key string) {
 	t.Helper()
 	err := db.h.update(func(tx *bolt.Tx) error {
-		src, _ := db.h.source(tx, configMaps.ID())
+		src, _ := db.h.source(tx, of.ID())
 		m, err := src.meta()
 		if err != nil {
 			return err

@@ -102,7 +102,7 @@ func TestListWhole(t *testing.T) {
 				relist(t, s, "11", RelistOptions{}, server{"1": cm("a", 3), "2": cm("b", 11), "3": cm("own", 1)}.list(), 3)
 			})
 			step("damage to what was seen", "-", func() {
-				damageRecord(t, db, "ns/a")
+				damageRecord(t, db, configMaps, "ns/a")
 				if _, _, err := s.reading().get("ns/a"); !errors.Is(err, ErrDamaged) {
 					t.Fatal(err)
 				}

@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,6 +122,30 @@ func TestUnreadableFields(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDamageBesideOtherFields: if one object is damaged, ServeOutdated serves the others, and says
+// so.
+func TestDamageBesideOtherFields(t *testing.T) {
+	src := Source{Group: "example.com", Version: "v1", Resource: "widgets", Form: FormTyped}
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{Source: src, Example: &widget[moreParts]{}})
+	var objs []runtime.Object
+	for i, name := range []string{"a", "b", "c"} {
+		objs = append(objs, &widget[moreParts]{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "1", ResourceVersion: "1"}, Parts: moreParts{Size: int64(i) + 1}})
+	}
+	relist(t, s, "5", RelistOptions{}, objs, 10)
+	damageRecord(t, db, src, "ns/b")
+	s.Release()
+	must(t, db.Close())
+
+	db = openTest(t, path, Options{})
+	s = claimTest(t, db, Claim{Source: src, Example: &widget[fewParts]{}, ServeOutdated: true})
+	if list, err := s.ListErr(); len(list) != 2 || !errors.Is(err, ErrDamaged) || !errors.Is(s.Err(), ErrDamaged) {
+		t.Errorf("%d objects, %v, %v", len(list), err, s.Err())
+	}
+	relist(t, s, "6", RelistOptions{}, []runtime.Object{&widget[fewParts]{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "1", ResourceVersion: "1"}}}, 10)
 }
 
 // paint has all of its value in exported fields, and marshalers, which are not used.

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"strings"
+	"sync/atomic"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
@@ -100,22 +101,25 @@ func (s *Store) decodes(m *sourceMeta) bool {
 }
 
 // hideUnreadable hides outdated contents after all if some of their objects cannot be decoded
-// in the claim's Go type. They are no damage.
+// in the claim's Go type. They are no damage. Damaged objects say nothing about the others.
 func (s *Store) hideUnreadable() {
 	if m := s.metaNow(); !s.lenient || m.Generation == 0 || m.TypeHash == s.typeHash {
 		return
 	}
-	readable := true
+	var unreadable atomic.Bool
 	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
 		var raws []layout.Raw
 		err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) })
-		readable = nil == s.reading().decodeEach(raws, func(_ int, key string, r *format.Record) error {
-			_, err := s.reading().decodeNew(key, r)
-			return err
+		_ = s.reading().decodeEach(raws, func(_ int, key string, r *format.Record) error { // reads note damage
+			if s.packing().usable(r) == nil {
+				_, err := s.reading().decodeNew(key, r)
+				unreadable.CompareAndSwap(false, err != nil)
+			}
+			return nil
 		})
 		return err
 	})
-	if err == nil && !readable { // otherwise the next read notes why
+	if err == nil && unreadable.Load() { // otherwise the next read notes why
 		s.mu.Lock()
 		s.lenient = false
 		s.mu.Unlock()
