@@ -22,8 +22,8 @@ const (
 	// restAfter is how long no change must have come. restAgain is the shortest time
 	// between two collections.
 	restAfter, restAgain = 2 * time.Second, 8 * time.Second
-	// mostRests is how many times restAfter a collection waits at most for handlers that are
-	// still told of the burst: their calls leave garbage, too.
+	// mostRests is how many times restAfter a collection waits at most once a burst has ended, for
+	// handlers that are still told of it: their calls leave garbage, too.
 	mostRests = 4
 	// smallHeap bounds the live heap of a program. In a larger one that much garbage does
 	// not matter, and a collection is not cheap.
@@ -60,11 +60,16 @@ func (inf *Informer) collectAfterBursts(ctx context.Context, lags func() []Lag) 
 		case <-inf.bursts:
 		}
 		var cycles uint64
-		var behind []Lag
-		for rests, done := 0, int64(-1); done != inf.sinceRest.Load() || rests < mostRests && !slices.Equal(behind, lags()); rests++ {
-			done, behind, cycles = inf.sinceRest.Load(), lags(), collector().cycles
+		for rests, resting := 0, false; !resting; {
+			done, behind := inf.sinceRest.Load(), lags()
+			cycles = collector().cycles
 			if !wait(restAfter) {
 				return
+			}
+			if rests++; done != inf.sinceRest.Load() {
+				rests = 0 // the burst goes on
+			} else {
+				resting = rests == mostRests || slices.Equal(behind, lags())
 			}
 		}
 		inf.sinceRest.Store(0)

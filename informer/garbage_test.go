@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -60,13 +61,17 @@ func newBursts(t *testing.T, lags func(now time.Time) []Lag) *bursts {
 	return b
 }
 
-// collected makes a burst, and says after which time it is collected.
-func (b *bursts) collected() time.Duration {
+// collected makes a burst, and says after which time it is collected. Its changes come for the
+// given time.
+func (b *bursts) collected(lasts time.Duration) time.Duration {
 	since, began := collector().cycles, b.clock.Now()
 	b.inf.handedOut(burstBytes)
 	eventually(b.t, "collected", func() bool {
 		if b.clock.HasWaiters() && collector().cycles == since {
 			b.clock.Step(restAfter / 4)
+			if b.clock.Since(began) <= lasts {
+				b.inf.handedOut(1)
+			}
 		}
 		return collector().cycles > since
 	})
@@ -77,30 +82,36 @@ func (b *bursts) collected() time.Duration {
 // is collected restAgain after it, and not later.
 func TestGarbageOfASecondBurst(t *testing.T) {
 	b := newBursts(t, func(time.Time) []Lag { return nil })
-	if d := b.collected(); d > 2*restAfter {
+	if d := b.collected(0); d > 2*restAfter {
 		t.Error("the first burst is collected after", d)
 	}
-	if d := b.collected(); d < restAgain || d > restAgain+restAfter/2 {
+	if d := b.collected(0); d < restAgain || d > restAgain+restAfter/2 {
 		t.Error("the second burst is collected after", d)
 	}
 }
 
-// TestGarbageOfSlowHandlers: a burst is collected once handlers have been told it, too, but
-// one that goes on for ever is not waited for.
+// TestGarbageOfSlowHandlers: a burst is collected once handlers have been told it, too, however
+// long it has lasted. Handlers that are told for ever are not waited for.
 func TestGarbageOfSlowHandlers(t *testing.T) {
 	for name, c := range map[string]struct{ goesOn, least, most time.Duration }{
 		"stalled":           {0, restAfter, 2 * restAfter},
 		"for three seconds": {3 * time.Second, 2 * restAfter, 4 * restAfter},
 		"for an hour":       {time.Hour, mostRests * restAfter, (mostRests + 1) * restAfter},
 	} {
-		t.Run(name, func(t *testing.T) {
-			began := time.Now()
-			b := newBursts(t, func(now time.Time) []Lag {
-				return []Lag{{Handler: "mail", Entries: uint64(max(c.goesOn-now.Sub(began), 0))}}
+		for _, lasts := range []time.Duration{0, 5 * mostRests * restAfter} {
+			t.Run(fmt.Sprint(name, lasts), func(t *testing.T) {
+				began := time.Now()
+				b := newBursts(t, func(now time.Time) []Lag {
+					return []Lag{{Handler: "mail", Entries: uint64(max(lasts+c.goesOn-now.Sub(began), 0))}}
+				})
+				most := c.most
+				if lasts > 0 {
+					most += restAfter // its end need not be the end of a rest
+				}
+				if d := b.collected(lasts) - lasts; d < c.least || d > most {
+					t.Error("collected after", d)
+				}
 			})
-			if d := b.collected(); d < c.least || d > c.most {
-				t.Error("collected after", d)
-			}
-		})
+		}
 	}
 }
