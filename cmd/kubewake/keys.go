@@ -126,16 +126,19 @@ func newRotate(streams genericiooptions.IOStreams, say func(format string, args 
 		if file.path == "" {
 			return say("%s: it has a new primary key", file.keyset)
 		}
-		db, err := openExisting(streams, file)
-		if err != nil {
-			return err
+		due := func(why string) error {
+			return fmt.Errorf("%s: it has a new primary key, and %s could not be given new data keys; its next opening for writing will try again%s", file.keyset, file.path, why)
 		}
-		due := db.KeysDue()
+		db, err := openExisting(streams, file)
+		if err != nil { // another program has opened it meanwhile
+			return due(": " + oneLine(err))
+		}
+		kept := db.KeysDue()
 		if err := db.Close(); err != nil {
 			return err
 		}
-		if due {
-			return fmt.Errorf("%s: it has a new primary key, and %s could not be given new data keys; its next opening for writing will try again", file.keyset, file.path)
+		if kept {
+			return due("")
 		}
 		return say("%s: it has a new primary key, and %s new data keys", file.keyset, file.path)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -50,5 +51,42 @@ func TestKeysRotate(t *testing.T) {
 	}
 	if err := opens(old, boltstore.Options{ReadOnly: true}); err == nil {
 		t.Error("the older keyset still opens it")
+	}
+}
+
+// TestKeysRotateOfAFileInUse: the keyset has its new key once the file turns out to be in use,
+// and the error says so.
+func TestKeysRotateOfAFileInUse(t *testing.T) {
+	dir := t.TempDir()
+	keys, path := filepath.Join(dir, "keyset.json"), filepath.Join(dir, "k.db")
+	if err := seal.Generate(keys); err != nil {
+		t.Fatal(err)
+	}
+	db, err := boltstore.Open(path, boltstore.Options{Keyset: seal.File(keys)})
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := boltstore.Open(path, boltstore.Options{Keyset: seal.File(keys), ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	before, err := os.ReadFile(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := newKeys(genericiooptions.NewTestIOStreamsDiscard())
+	cmd.SetArgs([]string{"rotate", "--keyset", keys, "--db", path})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	failed := cmd.Execute()
+	after, err := os.ReadFile(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if failed == nil || string(before) == string(after) || !strings.Contains(failed.Error(), "it has a new primary key") || !strings.Contains(failed.Error(), "open already") {
+		t.Errorf("error %v; the keyset was changed: %v", failed, string(before) != string(after))
 	}
 }
