@@ -153,6 +153,19 @@ func fileWith(t testing.TB, path string, objs []runtime.Object) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	listed(t, s, objs)
+	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"configmap", "cm"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listed lists the objects into a store, as if the server had confirmed them now.
+func listed(t testing.TB, s *boltstore.Claimed, objs []runtime.Object) {
+	t.Helper()
 	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
@@ -161,13 +174,6 @@ func fileWith(t testing.TB, path string, objs []runtime.Object) {
 		t.Fatal(err)
 	}
 	if _, err := r.Commit("500000", time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"configmap", "cm"}}); err != nil {
-		t.Fatal(err)
-	}
-	s.Release()
-	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 }

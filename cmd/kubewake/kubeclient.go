@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
@@ -134,9 +135,20 @@ func (c *kubeClient) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, er
 			c.failed = err
 			return
 		}
-		c.discovery = memory.NewMemCacheClient(client)
+		c.discovery = inOrder{memory.NewMemCacheClient(client)}
 	})
 	return c.discovery, c.failed
+}
+
+// inOrder lists types in the order of their groups. The cache lists them in none, and so would
+// choose any of several types with one short name.
+type inOrder struct {
+	discovery.CachedDiscoveryInterface
+}
+
+// ServerGroupsAndResources implements discovery.DiscoveryInterface.
+func (d inOrder) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	return discovery.ServerGroupsAndResources(d)
 }
 
 // ToRESTMapper implements genericclioptions.RESTClientGetter.

@@ -87,6 +87,7 @@ func testKubectl(t *testing.T, w *world) {
 		{"get", "gadget.v1.example.com/full", "-o", "wide"},
 		{"get", "tools"},
 		{"get", "all"},
+		{"get", "cm,all"},
 		{"api-resources", "--api-group=example.com"},
 		{"get", "--raw", "/api/v1/namespaces/shop/pods/running"},
 		// Selectors.
@@ -170,10 +171,7 @@ func isKubectls(command []string) bool {
 	if command[0] != "get" {
 		return slices.Contains(inProcess, command[0])
 	}
-	if command[1] == "all" {
-		return false // the types of a category come in another order
-	}
-	if strings.Contains(command[1], ",") || command[1] == "--raw" {
+	if strings.Contains(command[1], ",") || command[1] == "all" || command[1] == "--raw" {
 		return true
 	}
 	return slices.ContainsFunc(command, func(arg string) bool {
