@@ -40,7 +40,7 @@ func (h *historyCmd) then(ctx context.Context, r live.Reader, sources []boltstor
 		key = name
 	}
 	err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, At: m, Secrets: h.secrets}, func(u *unstructured.Unstructured) error {
-		fmt.Fprintf(h.streams.ErrOut, "%s: %s at %s, when its resourceVersion was %s\n", st.Source, key, m, u.GetResourceVersion())
+		fmt.Fprintf(h.streams.ErrOut, "%s: %s at %s, when its resourceVersion was %s%s\n", st.Source, key, m, u.GetResourceVersion(), unconfirmed(st, m))
 		var p printers.ResourcePrinter = &printers.YAMLPrinter{}
 		if h.output == "json" {
 			p = &printers.JSONPrinter{}
@@ -51,7 +51,15 @@ func (h *historyCmd) then(ctx context.Context, r live.Reader, sources []boltstor
 	case errors.Is(err, live.ErrUnknown):
 		return err
 	case errors.Is(err, live.ErrNotFound):
-		return fmt.Errorf("%s %q was not there at %s, by the journal of %s", st.Source.Resource, name, m, h.db.path)
+		return fmt.Errorf("%s %q was not there at %s, by the journal of %s%s", st.Source.Resource, name, m, h.db.path, unconfirmed(st, m))
 	}
 	return err
+}
+
+// unconfirmed says that a time is later than what the file knows of the server.
+func unconfirmed(st boltstore.State, m history.Moment) string {
+	if m.Time.IsZero() || !m.Time.After(st.Confirmed) {
+		return ""
+	}
+	return "; the server last confirmed the file " + confirmedAgo(st)
 }
