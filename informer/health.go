@@ -124,7 +124,8 @@ func notReady(user any, maxAge time.Duration) error {
 			return fmt.Errorf("%s has ended", name)
 		}
 	case *reflector.Standalone:
-		name, synced = u.Store().Source().String(), u.Store().State().Synced
+		store := u.Store() // its informer can list it unless its contents cannot be served
+		name, synced = store.Source().String(), store.State().Synced && store.Outdated() == "" && store.Err() == nil
 	}
 	why := ""
 	if st.Phase != "" {

@@ -134,7 +134,7 @@ func (s sender) source(names labels, u user) {
 	for _, index := range slices.Sorted(maps.Keys(file.Reindexed)) {
 		s.count(sourceReindexed, file.Reindexed[index], name, indices.of(index))
 	}
-	synced := file.Synced
+	synced := file.Synced && file.Outdated == "" && u.Store().Err() == nil // a Standalone's informer can list it
 	if inf, ok := u.(*informer.Informer); ok {
 		synced = inf.HasSynced()
 		s.handlers(name, inf.Lags())

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -128,12 +129,14 @@ func nameOf(d *prometheus.Desc) string {
 	return name
 }
 
-// TestCollectorOfAStandalone: a stock informer over the file is a source like others.
+// TestCollectorOfAStandalone: a stock informer over the file is a source like others. It has
+// synced if it can list the file's objects.
 func TestCollectorOfAStandalone(t *testing.T) {
 	w := newWorld(t, boltstore.Options{})
 	w.create(configMap("web", "a"))
 	client := kubernetes.NewForConfigOrDie(reflector.WrapConfig(w.sim.RESTConfig()))
-	lw, err := reflector.NewStandalone(w.db, cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "configmaps", "", fields.Everything()), &corev1.ConfigMap{}, reflector.Options{})
+	lists := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "configmaps", "", fields.Everything())
+	lw, err := reflector.NewStandalone(w.db, lists, &corev1.ConfigMap{}, reflector.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,6 +162,34 @@ func TestCollectorOfAStandalone(t *testing.T) {
 	}
 	if got := scrape(t, registry(t, NewCollector(w.db))); hasMetric(got, "kubewake_source_objects") {
 		t.Errorf("it has ended: %v", got)
+	}
+
+	// Another life without the transform cannot serve what an informer has left.
+	claimed, err := w.db.Claim(boltstore.Claim{Source: lw.Store().Source(), Example: &corev1.ConfigMap{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed.SetTransformVersion("1")
+	r, err := claimed.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit("1000", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	claimed.Release()
+	if err := w.sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	if lw, err = reflector.NewStandalone(w.db, lists, &corev1.ConfigMap{}, reflector.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ready(nil); err == nil || !strings.Contains(err.Error(), "configmaps/v1 has not synced") {
+		t.Errorf("outdated: %v", err)
+	}
+	expect(t, "outdated", scrape(t, registry(t, NewCollector(w.db))), map[string]float64{"source_synced source=configmaps/v1": 0})
+	if err := lw.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
