@@ -81,6 +81,9 @@ func (db *DB) Check() (Report, error) {
 		}
 		err = nil
 	}
+	if err != nil {
+		err = fmt.Errorf("boltstore: check %s: %w", db.given, err)
+	}
 	return r, err
 }
 

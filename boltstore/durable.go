@@ -146,9 +146,13 @@ func (s *Claimed) RemoveHandler(name string) error {
 	if taken && h == nil {
 		return fmt.Errorf("boltstore: handler %q of %s: %w: it is being registered; try again", name, s.source, ErrClaimed)
 	}
-	return s.db.writeHealed(func() error {
+	err := s.db.writeHealed(func() error {
 		return s.updateMeta(func(t sourceTx, _ *sourceMeta) error { return t.dropHandler(name) })
 	})
+	if err != nil {
+		return fmt.Errorf("boltstore: handler %q of %s was not removed: %w", name, s.source, err)
+	}
+	return nil
 }
 
 func (h *Handler) persisted(st *handlerState) {

@@ -42,7 +42,7 @@ func (r *Relist) toStage() error {
 	r.stage = &stage{meta: m, set: set, journalBytes: m.JournalBytes}
 	if r.first {
 		if left, err := r.interrupted(); err != nil || !left {
-			return err
+			return r.s.explained(err)
 		}
 	}
 	err := r.updateStageTo(func(sourceTx, *sourceMeta) (*listing.Progress, error) { return nil, nil }, nil)

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -57,7 +58,7 @@ func (s *Store) Describe(d Description) error {
 	if (d.Kind == "" || d.Kind == m.Kind) && (d.Scope == "" || d.Scope == m.Scope) && unchanged(m.Names, d.Names) && unchanged(m.Categories, d.Categories) && unchanged(m.Columns, d.Columns) {
 		return nil
 	}
-	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+	err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
 		if d.Kind != "" {
 			m.APIVersion, m.Kind = schema.GroupVersion{Group: m.Source.Group, Version: m.Source.Version}.String(), d.Kind
 		}
@@ -67,6 +68,10 @@ func (s *Store) Describe(d Description) error {
 		m.Columns = given(d.Columns, m.Columns)
 		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("boltstore: describe %s: %w", s.source, err)
+	}
+	return nil
 }
 
 // shortened leaves out the descriptions if they are long, since each commit writes them.

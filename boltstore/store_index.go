@@ -256,7 +256,7 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 		})
 		slices.Sort(keys)
 	}
-	return keys, s.note(err)
+	return keys, s.explained(err)
 }
 
 // ListIndexFuncValues returns the values of the index, each once.

@@ -348,7 +348,7 @@ func (s *Store) ListKeysErr() ([]string, error) {
 		})
 		return errors.Join(append(errs, err)...)
 	})
-	return keys, s.note(err)
+	return keys, s.explained(err)
 }
 
 // keyOf is the key of an object in its bucket. Only a hashed key needs the record opened.
