@@ -124,3 +124,21 @@ func TestSmallMaxSize(t *testing.T) {
 		})
 	}
 }
+
+// TestCompactAboveMaxSize: a file that is larger than a bound that was lowered is read and
+// changed as before. If its content exceeds the bound, a compaction leaves it and says what to do.
+func TestCompactAboveMaxSize(t *testing.T) {
+	path := testPath(t)
+	srv := stored(t, path, 300, 0, Options{Keyset: sealtest.Default()})
+	db := openTest(t, path, Options{MaxSize: 64 << 10, Keyset: sealtest.Default()})
+	s := claimTest(t, db, Claim{})
+	if _, err := db.Compact(t.Context(), nil); !errors.Is(err, berrors.ErrMaxSizeReached) || !strings.Contains(err.Error(), "Options.MaxSize is 65536 bytes, raise it") {
+		t.Error(err)
+	}
+	sameObjects(t, "after the compaction", srv.anys(), s.List())
+	srv.set(configMap("ns", "cm0000", 1000, nil))
+	if err := s.Update(srv["ns/cm0000"]); err != nil {
+		t.Error(err)
+	}
+	sameObjects(t, "after a change", srv.anys(), s.List())
+}

@@ -150,7 +150,7 @@ func (db *DB) compactNow(ctx context.Context, progress func(done, total int64)) 
 	}()
 	old, b, err := db.copyTo(ctx, tmp, progress)
 	if err != nil {
-		return err
+		return sayMaxSize(err, db.opts.MaxSize)
 	}
 	// b holds the lock of the new file from before the file gets its name until it is
 	// closed. So no other process can come between.

@@ -152,9 +152,7 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 				return h.db.writable()
 			})
 		})
-		if errors.Is(err, berrors.ErrMaxSizeReached) {
-			err = fmt.Errorf("%w: Options.MaxSize is %d bytes, raise it (kubewake: --max-size)", err, h.db.MaxSize)
-		}
+		err = sayMaxSize(err, h.db.MaxSize)
 		if errors.Is(err, layout.ErrCircle) {
 			err = fmt.Errorf("%w: %w", errTripped, err)
 		}
@@ -168,6 +166,14 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 		h.counters.end(began, written, err)
 		return err
 	})
+}
+
+// sayMaxSize adds to an error what to do if the file may not grow.
+func sayMaxSize(err error, size int) error {
+	if errors.Is(err, berrors.ErrMaxSizeReached) {
+		err = fmt.Errorf("%w: Options.MaxSize is %d bytes, raise it (kubewake: --max-size)", err, size)
+	}
+	return err
 }
 
 func (h *handle) watch(fn func() error) error {
