@@ -15,7 +15,7 @@ type Contents struct {
 // Changed returns a channel that is closed once the source's next commit can be read.
 // Take the channel before reading, so that you miss no commit. Nothing waits for you to
 // listen. The error is ErrClosed once the claim is released or the file is closed, since
-// no commit follows; for a store of [DB.View] it always is.
+// no commit follows. A store of [DB.View] always returns an error: see [DB.Committed].
 func (s *Store) Changed() (<-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
