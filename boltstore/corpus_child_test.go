@@ -19,7 +19,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-func runCorpusChild(t *testing.T, kind, dir string, from int) (lines []string, out string, err error) {
+// outcome is what a reader and then a program read of a file: a word and the objects.
+type outcome struct{ reader, program string }
+
+func runCorpusChild(t *testing.T, kind, dir string, from int) (outcomes []outcome, out string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCorpus$", "-test.timeout=5m")
 	// A child with the race detector would otherwise stay for a second.
@@ -38,17 +41,20 @@ func runCorpusChild(t *testing.T, kind, dir string, from int) (lines []string, o
 	// One case takes milliseconds. A hang shows its stack.
 	hang := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // fails if it has just ended
 	defer hang.Stop()
+	reader := ""
 	for sc.Scan() {
 		hang.Reset(time.Minute)
-		if line, ok := strings.CutPrefix(sc.Text(), "OUTCOME "); ok {
-			lines = append(lines, line)
+		if line, ok := strings.CutPrefix(sc.Text(), "READER "); ok {
+			reader = line
+		} else if line, ok := strings.CutPrefix(sc.Text(), "OUTCOME "); ok {
+			outcomes = append(outcomes, outcome{reader, line})
 		} else if len(out) < 2000 {
 			out += sc.Text() + "\n"
 		}
 	}
 	err = cmd.Wait()
 	b := stderr.String()
-	return lines, out + b[:min(len(b), 20000)], err
+	return outcomes, out + b[:min(len(b), 20000)], err
 }
 
 func corpusChild(dir string) {
@@ -65,13 +71,59 @@ func corpusChild(dir string) {
 		if _, err := os.Stat(path); err != nil {
 			return
 		}
-		word, objs := readWhole(path, o)
-		line := "OUTCOME " + word
-		for _, o := range objs {
-			line += "\t" + o
-		}
-		fmt.Println(line)
+		word, objs := readAsReader(path, o)
+		fmt.Println("READER " + strings.Join(append([]string{word}, objs...), "\t"))
+		word, objs = readWhole(path, o)
+		fmt.Println("OUTCOME " + strings.Join(append([]string{word}, objs...), "\t"))
 	}
+}
+
+// readAsReader opens the file as a tool does, and reads the objects: some by key, before
+// other pages are verified, then all of them, and all by an index.
+func readAsReader(path string, o Options) (word string, objs []string) {
+	o.ReadOnly, o.GiveWay = true, true
+	db, err := Open(path, o)
+	if err != nil {
+		return "not opened", nil
+	}
+	defer db.Close()
+	s, err := db.View(configMaps)
+	if err != nil {
+		return "no view", nil
+	}
+	word = "sound"
+	add := func(list []any, err error) {
+		if err != nil {
+			word = "damaged"
+		}
+		for _, o := range list {
+			objs = append(objs, keyAndContent(o))
+		}
+	}
+	missing := map[string]bool{}
+	for i := 0; i < 302; i += 4 {
+		key := fmt.Sprintf("ns/cm%03d", i)
+		o, ok, err := s.GetByKey(key)
+		if missing[key] = !ok; ok {
+			add([]any{o}, err)
+		} else {
+			add(nil, err)
+		}
+	}
+	list, err := s.ListErr()
+	add(list, err)
+	for _, o := range list {
+		if key, _ := cache.MetaNamespaceKeyFunc(o); missing[key] && word == "sound" {
+			return "wrong", []string{key + "=listed and not found"}
+		}
+	}
+	for _, v := range s.ListIndexFuncValues("words") {
+		add(s.ByIndex("words", v))
+	}
+	if s.Err() != nil {
+		word = "damaged"
+	}
+	return word, objs
 }
 
 // keyAndContent is key=content.

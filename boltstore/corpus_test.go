@@ -170,7 +170,8 @@ func runCorpus(t *testing.T, kind corpusKind, perKind int) {
 		for done := 0; done < perKind; {
 			got, out, err := runCorpusChild(t, kind.name, dir, done)
 			for _, g := range got {
-				c.judge(t, d, fmt.Sprint(d.kind, " ", done), files[done], g, counts)
+				c.judgeReader(t, d, fmt.Sprint(d.kind, " ", done), files[done], g.reader, counts)
+				c.judge(t, d, fmt.Sprint(d.kind, " ", done), files[done], g.program, counts)
 				done++
 			}
 			if done < perKind {
@@ -262,6 +263,37 @@ func (c corpus) judge(t *testing.T, d damage, name string, damaged []byte, line 
 		if stale > 0 && !d.older {
 			t.Errorf("%s: %d objects are older", name, stale)
 		}
+	}
+}
+
+// judgeReader compares what a reader was given with the stored content, as judge does.
+// The reader verifies pages and records, and not that all records are there.
+func (c corpus) judgeReader(t *testing.T, d damage, name string, damaged []byte, line string, counts map[string]int) {
+	t.Helper()
+	word, rest, _ := strings.Cut(line, "\t")
+	got := map[string]string{}
+	for _, kv := range strings.Split(rest, "\t") {
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			got[k] = v
+			if v != c.want[k] && (!d.older || v != c.old[k] && v != c.first[k]) {
+				t.Errorf("%s: a reader has a wrong object at %s", name, k)
+			}
+		}
+	}
+	objects := func(m map[string]string) map[string]string {
+		m = maps.Clone(m)
+		maps.DeleteFunc(m, func(k, _ string) bool { return strings.Contains(k, " ") })
+		return m
+	}
+	switch {
+	case word == "wrong":
+		t.Errorf("%s: a reader: %s", name, rest)
+	case word != "sound":
+		counts["a reader was told"]++
+	case maps.Equal(got, objects(c.want)) || maps.Equal(got, objects(c.old)) && c.metasRolledBack(damaged):
+		counts["a reader has all"]++
+	default:
+		t.Errorf("%s: a reader was told nothing, and has %d of %d objects", name, len(got), len(objects(c.want)))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
@@ -26,6 +27,10 @@ type handle struct {
 	seal   *seal.Sealer
 	keys   *seal.Envelope
 	rotate bool
+
+	// late has the pages of a file that was opened for reading which are verified when
+	// they are read. Otherwise it is nil.
+	late *pages.Late
 
 	writeMu sync.Mutex // held for a write transaction and for the changes in memory that follow it
 	// writing is the id of the write transaction under way, from before readers of the

@@ -258,7 +258,9 @@ func (h *handle) source(tx *bolt.Tx, id string) (sourceTx, bool) {
 		return sourceTx{}, false
 	}
 	b := sources.Bucket(name)
-	return sourceIn(b, id, h.seal), b != nil
+	src := sourceIn(b, id, h.seal)
+	src.Late = h.late
+	return src, b != nil
 }
 
 func (t sourceTx) meta() (*sourceMeta, error) {

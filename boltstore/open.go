@@ -136,8 +136,13 @@ func (db opening) tryOpen() (*boltFile, error) {
 		return nil, errors.Join(errReplaced, b.Close())
 	}
 	b.AllocSize = db.opts.allocSize()
-	err = nil
-	if db.lends() {
+	if db.h.late != nil {
+		var same bool
+		if same, err = db.h.late.In(b.f); err == nil && !same {
+			err = errReplaced
+		}
+	}
+	if err == nil && db.lends() {
 		err = db.lend(b)
 	}
 	if err == nil {
@@ -171,7 +176,11 @@ func (db opening) lookAt() error {
 	case errors.Is(err, ErrLocked), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return err
 	} // otherwise the file system has no locks, and bbolt will say so
-	db.judged.lost, err = precheck(db.path)
+	if db.opts.ReadOnly {
+		db.h.late, err = precheckLate(db.path)
+	} else {
+		db.judged.lost, err = precheck(db.path)
+	}
 	return err
 }
 

@@ -41,7 +41,7 @@ func (db opening) lookLent() error {
 	if err != nil {
 		return err
 	}
-	_, err = precheck(db.path)
+	db.h.late, err = precheckLate(db.path)
 	if now, ierr := newestID(db.path); ierr != nil || now != id {
 		return errReplaced // look at it again
 	}

@@ -9,6 +9,12 @@ import (
 // lost a write.
 func precheck(path string) (lost bool, err error) { return pages.Check(path, holdsData) }
 
+// precheckLate is precheck for a file that is only read. late has the pages that are
+// verified when they are read.
+func precheckLate(path string) (late *pages.Late, err error) {
+	return pages.CheckLate(path, holdsData)
+}
+
 // holdsData says whether the bucket at path holds only values: items, index entries, or
 // a block of the journal.
 func holdsData(path []string) bool {

@@ -2,8 +2,10 @@ package boltstore
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +126,20 @@ func TestSeparatorsAreFirstKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := precheck(path); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		late, err := precheckLate(path)
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same, err := late.In(f); !same || err != nil {
+			t.Fatal(same, err)
+		}
+		if err := errors.Join(late.Rest(), f.Close()); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
 	}

@@ -87,7 +87,9 @@ type Options struct {
 	// does not wait.
 	LockTimeout time.Duration
 	// ReadOnly is for tools that look at an existing file. Nothing is created, renamed
-	// or repaired, and sources cannot be claimed.
+	// or repaired, and sources cannot be claimed. Open leaves pages of objects and indices
+	// unverified; each is verified before it is read, and a read that needs a damaged one
+	// fails with ErrDamaged.
 	ReadOnly bool
 	// GiveWay, with ReadOnly, is for tools that must not keep the file's program from
 	// starting. The lock is held only during Open, so other processes may open the file

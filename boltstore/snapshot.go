@@ -56,6 +56,9 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 func (db *DB) asSnapshot() (*Snapshot, error) {
 	s := &Snapshot{}
 	err := db.h.viewLong(func(tx *bolt.Tx) error {
+		if err := db.h.late.Rest(); err != nil {
+			return err
+		}
 		s.size = tx.Size()
 		s.r = lentReader{io.NewSectionReader(db.h.db.f, 0, s.size), db.h.db} // not by path, which may lead elsewhere
 		return nil

@@ -38,7 +38,7 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 		if !bytes.HasPrefix(from, prefix) {
 			return fmt.Errorf("the page of index %q begins at a place that is not of its value", name)
 		}
-		c := b.Bucket.Cursor()
+		c := b.Cursor()
 		k, v := c.Seek(from)
 		for ; k != nil && bytes.HasPrefix(k, prefix) && len(raws) < max(n, 1) && size < 1<<20; k, v = c.Next() {
 			_, key, err := b.Parse(k, v)

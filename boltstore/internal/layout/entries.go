@@ -6,6 +6,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/index"
 )
@@ -18,6 +19,7 @@ type Indices struct {
 	Bucket *bolt.Bucket
 	seal   *seal.Sealer
 	id     string
+	late   *pages.Late
 }
 
 // Open returns the index called name, or nil if there is none.
@@ -38,7 +40,7 @@ func (x *Indices) entries(b *bolt.Bucket, bucket []byte) *Entries {
 	if b == nil {
 		return nil
 	}
-	return &Entries{Bucket: b, seal: x.seal, place: [2][]byte{[]byte(x.id), bucket}}
+	return &Entries{Bucket: b, seal: x.seal, place: [2][]byte{[]byte(x.id), bucket}, late: x.late}
 }
 
 // Entries are the entries of one index. In an encrypted file the key of an entry is
@@ -50,6 +52,13 @@ type Entries struct {
 	Bucket *bolt.Bucket
 	seal   *seal.Sealer
 	place  [2][]byte
+	late   *pages.Late
+}
+
+// Cursor returns a cursor over the entries as they are stored.
+func (e *Entries) Cursor() *bolt.Cursor {
+	whole(e.late, e.Bucket)
+	return e.Bucket.Cursor()
 }
 
 // Put stores entry, which index.AppendEntry made of value and key.
@@ -130,7 +139,7 @@ func (e *Entries) Keys(value string, fn func(key string)) error {
 	if err != nil {
 		return err
 	}
-	c := e.Bucket.Cursor()
+	c := e.Cursor()
 	for k, v := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
 		_, key, err := e.Parse(k, v)
 		if err != nil {
@@ -143,7 +152,7 @@ func (e *Entries) Keys(value string, fn func(key string)) error {
 
 // Values calls fn with each index value, once.
 func (e *Entries) Values(fn func(value string)) error {
-	c := e.Bucket.Cursor()
+	c := e.Cursor()
 	for k, v := c.First(); k != nil; {
 		value, _, err := e.Parse(k, v)
 		if err != nil {
@@ -167,5 +176,6 @@ func (e *Entries) Each(fn func(value, key string, err error)) error {
 	if e == nil {
 		return nil
 	}
+	whole(e.late, e.Bucket)
 	return e.Bucket.ForEach(func(k, v []byte) error { fn(e.Parse(k, v)); return nil })
 }

@@ -24,11 +24,11 @@ func (t Tree) gen(n uint64, b, items, index *bolt.Bucket) Gen {
 	g := Gen{Bucket: b, of: t, n: n}
 	if items != nil {
 		g.Items = SealItems(t.Seal, t.ID, n)
-		g.Items.Bucket = items
+		g.Items.Bucket, g.Items.late = items, t.Late
 		g.Own = ownOf(b, g.Items)
 	}
 	if index != nil {
-		g.Indices = &Indices{index, t.Seal, t.ID}
+		g.Indices = &Indices{index, t.Seal, t.ID, t.Late}
 	}
 	return g
 }
@@ -116,7 +116,7 @@ func (g Gen) CreateNotes() (*Box, error) {
 // those of Items, so both buckets have the same order.
 func (it *Items) SealOwn() *Items {
 	own := *it
-	own.Bucket = nil
+	own.Bucket, own.late = nil, nil
 	if own.seal != nil {
 		own.gen = append(bytes.Clone(it.gen), BucketOwn...)
 	}

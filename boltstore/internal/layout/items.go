@@ -6,6 +6,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
@@ -18,6 +19,7 @@ type Items struct {
 	id     []byte // of the source
 	gen    []byte
 	keysAt []byte
+	late   *pages.Late
 }
 
 // SealItems is Items without a bucket: it only seals.
@@ -65,7 +67,7 @@ func (it *Items) Count() (n uint64, err error) {
 		return 0, nil
 	}
 	var last []byte
-	c := it.Bucket.Cursor()
+	c := it.Cursor().c
 	for k, _ := c.First(); k != nil; k, _ = c.Next() {
 		if last != nil && bytes.Compare(last, k) >= 0 {
 			return n, OutOfOrder(k)
@@ -84,6 +86,9 @@ func (it *Items) Find(k []byte) (Raw, bool) {
 	name, err := it.seal.Name(k, it.keysAt)
 	if err != nil {
 		return Raw{}, false
+	}
+	if err := it.late.Path(uint64(it.Bucket.Root()), name); err != nil {
+		panic(err)
 	}
 	v := it.Bucket.Get(name)
 	if v == nil {
@@ -118,6 +123,7 @@ func (it *Items) Each(fn func(r Raw)) error {
 	if it == nil {
 		return nil
 	}
+	whole(it.late, it.Bucket)
 	return it.Bucket.ForEach(func(k, v []byte) error { fn(it.RawOf(k, v)); return nil })
 }
 
@@ -138,7 +144,10 @@ type ItemCursor struct {
 }
 
 // Cursor returns a cursor over the records.
-func (it *Items) Cursor() ItemCursor { return ItemCursor{it.Bucket.Cursor(), it} }
+func (it *Items) Cursor() ItemCursor {
+	whole(it.late, it.Bucket)
+	return ItemCursor{it.Bucket.Cursor(), it}
+}
 
 // Seek goes to the first record that is not before the place at.
 func (c ItemCursor) Seek(at []byte) ([]byte, Raw) { return c.result(c.c.Seek(at)) }

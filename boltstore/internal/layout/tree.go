@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
@@ -30,11 +31,20 @@ var (
 )
 
 // Tree has the buckets of one source, valid within its transaction. Seal is nil in a file
-// that is not encrypted.
+// that is not encrypted. Late has pages that are verified before they are read; a method
+// that meets damage in one panics with ErrDamaged, as bbolt panics where it notices any.
 type Tree struct {
 	Root *bolt.Bucket
 	ID   string
 	Seal *seal.Sealer
+	Late *pages.Late
+}
+
+// whole verifies all pages of b.
+func whole(late *pages.Late, b *bolt.Bucket) {
+	if err := late.Whole(uint64(b.Root())); err != nil {
+		panic(err)
+	}
 }
 
 // Owner is the beginning of the sums of the source's records and blocks.

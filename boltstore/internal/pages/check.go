@@ -16,25 +16,30 @@ import (
 // bucket at path holds no buckets: its leaf pages are then not read. lost says that some
 // pages are neither in use nor free, which is so if a write that used them was lost.
 func Check(path string, flat func(path []string) bool) (lost bool, err error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return false, err
-	}
-	if !st.Mode().IsRegular() {
-		return false, fmt.Errorf("%w: it is not a regular file", faults.ErrForeign)
-	}
-	f, done, err := Open(path)
+	f, done, err := open(path)
 	if err != nil {
 		return false, err
 	}
 	defer done()
-	seen, err := f.scan(flat)
+	seen, err := f.scan(flat, nil)
 	return err == nil && f.lost(seen) != nil, err
+}
+
+// open is [Open] for a regular file: to open another may wait for ever.
+func open(path string) (*File, func(), error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%w: it is not a regular file", faults.ErrForeign)
+	}
+	return Open(path)
 }
 
 // Check is the function Check for an open file, into which nothing writes.
 func (f *File) Check(flat func(path []string) bool) error {
-	_, err := f.scan(flat)
+	_, err := f.scan(flat, nil)
 	return err
 }
 
@@ -42,7 +47,7 @@ func (f *File) Check(flat func(path []string) bool) error {
 // or free. Unlike bbolt's own check it does not crash on a damaged file. Nothing may
 // write to the file at the same time.
 func (f *File) Verify() error {
-	seen, err := f.scan(func([]string) bool { return false })
+	seen, err := f.scan(func([]string) bool { return false }, nil)
 	if err != nil {
 		return err
 	}
@@ -69,8 +74,9 @@ const Lost = "neither in use nor free"
 
 // scan verifies that the pages form trees. Each page must be used once and not be free,
 // and the key that leads to a page must be the page's first. scan reads the first bytes
-// of each page. It reads branch pages whole, and leaf pages that can hold buckets.
-func (f *File) scan(flat func(path []string) bool) (seen pageSet, err error) {
+// of each page. It reads branch pages whole, and leaf pages that can hold buckets. It
+// leaves leaf pages to later, unless that is nil.
+func (f *File) scan(flat func(path []string) bool, later *Late) (seen pageSet, err error) {
 	if want := int64(f.meta.pages) * int64(f.meta.pageSize); want > f.size {
 		return nil, fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d", faults.ErrDamaged, f.size, want)
 	}
@@ -84,6 +90,10 @@ func (f *File) scan(flat func(path []string) bool) (seen pageSet, err error) {
 			if sub != nil {
 				subs = append(subs, func() { bucket(*sub, append(path[:len(path):len(path)], string(k))) })
 			}
+		}
+		if w.data && later != nil {
+			w.late = later
+			w.leave = func() { later.buckets[b.Root] = &lateBucket{} }
 		}
 		w.bucket(b)
 		errs.Add(w.errs.Err())

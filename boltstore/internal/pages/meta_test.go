@@ -146,7 +146,12 @@ func FuzzPages(f *testing.F) {
 		meta.root, meta.freelist = root, freelist
 		meta.pages = uint64(len(all)) / uint64(meta.pageSize)
 		pf := newFile(bytes.NewReader(all), &meta, int64(len(all)))
-		_, _ = pf.scan(noData) // that it returns is the test
+		_, _ = pf.scan(noData, nil) // that it returns is the test
+		l, _ := pf.checkLate(func(path []string) bool { return len(path) > 0 })
+		for root := range l.buckets {
+			_ = l.Path(root, []byte("key000100"))
+			_ = l.Whole(root)
+		}
 		_ = pf.Each(pf.Top(), func(k, v []byte, sub *Bucket) {
 			if sub != nil {
 				_ = pf.Each(*sub, func([]byte, []byte, *Bucket) {})

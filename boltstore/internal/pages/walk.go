@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
+	"sort"
 	"sync"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
@@ -20,6 +21,12 @@ type walker struct {
 	data bool
 	leaf func(k, v []byte, sub *Bucket)
 	errs faults.List
+	// late notes the leaf pages that are visited. With leave set they are left: leave is
+	// called in place of a visit to those below a branch page. Without it the pages that
+	// were left are visited, and which, if not nil, says which children of a branch page.
+	late  *Late
+	leave func()
+	which func(children []child) (from, to int)
 }
 
 func (w *walker) bucket(b Bucket) {
@@ -48,11 +55,21 @@ func (w *walker) tree(id uint64, depth int) {
 
 // page visits a page of a tree, whose keys come before the key end, unless that is nil.
 func (w *walker) page(id uint64, depth int, p Page, end []byte, err error) {
-	p, err = w.f.come(id, p, err, w.seen)
+	seen := w.seen
+	if w.late != nil && w.leave == nil && err == nil && p.Flags == Leaf {
+		if w.late.done.has(id) {
+			return
+		}
+		seen = w.late.seen
+	}
+	p, err = w.f.come(id, p, err, seen)
 	if err == nil && depth > MaxDepth {
 		err = fmt.Errorf("%w: page %d is too deep in a tree", faults.ErrDamaged, id)
 	}
 	if err == nil && p.Flags == Leaf && w.data {
+		if w.late != nil {
+			w.late.done.add(id)
+		}
 		return
 	}
 	var b []byte
@@ -88,8 +105,19 @@ func (w *walker) page(id uint64, depth int, p Page, end []byte, err error) {
 				w.fail("page %d has keys in no order", id)
 			}
 		}
-		w.f.look(children)
-		for i, c := range children {
+		from, to := 0, len(children)
+		if w.which != nil {
+			from, to = w.which(children)
+		}
+		if w.leave != nil {
+			if w.f.look(children[:1]); children[0].err == nil && children[0].page.Flags == Leaf {
+				w.leave() // bbolt's leaf pages are all in the same depth
+				return
+			}
+		}
+		w.f.look(children[from:to])
+		for i := from; i < to; i++ {
+			c := children[i]
 			before, upTo := w.errs.Len(), end
 			if i+1 < len(children) {
 				upTo = children[i+1].key
@@ -217,6 +245,12 @@ type child struct {
 	page   Page
 	err    error
 	astray bool // its first key differs: bbolt would search in the wrong place
+}
+
+// leads returns the child below which bbolt looks for key.
+func leads(children []child, key []byte) (from, to int) {
+	i := sort.Search(len(children), func(i int) bool { return bytes.Compare(children[i].key, key) > 0 })
+	return max(i-1, 0), max(i, 1)
 }
 
 // beginning is how many bytes are read of each page. The first key follows the page's
