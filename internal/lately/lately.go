@@ -11,7 +11,8 @@ import (
 
 // Compare is 1 if a was confirmed later than b, and -1 if earlier. If an age is not known,
 // as on a device whose clock restarts at boot, the times do not count. Then the server's
-// versions count, if they can be compared.
+// versions count, if they can be compared. Without ages, three sources of two clusters may
+// be in a circle. A sort then puts any of them first, and no clock says which one is right.
 func Compare(a, b boltstore.State) int {
 	switch {
 	case a.ConfirmedAge != nil && b.ConfirmedAge != nil:
