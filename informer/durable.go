@@ -43,7 +43,9 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 	// The name is written to the file. State and health checks must not wait for that.
 	host := durable.Host{Store: inf.store, Backlog: inf.backlog, Clock: inf.o.clock, Page: inf.page, Synced: inf.syncedAt, Sharing: &inf.sharing}
 	d, err := durable.New(host, name, func(ctx context.Context, t durable.Telling) error {
-		if t.Type != cache.Deleted {
+		if t.Type == cache.Deleted {
+			t.Object = inf.named(t.Object)
+		} else {
 			inf.mutated.AddObject(t.Object)
 		}
 		return h.HandleEvent(ctx, eventOf(t))

@@ -25,8 +25,8 @@ type Event struct {
 	// Key of the object, "" for a Reset.
 	Key string
 	// Object after the change. For a delete it is the final state, or a
-	// cache.DeletedFinalStateUnknown with the last known one. It is shared and
-	// must not be modified.
+	// cache.DeletedFinalStateUnknown with the last known one. If that cannot be read, it
+	// has only its namespace and name. It is shared and must not be modified.
 	Object any
 	// Seq is the number of the journal entry, or of the last one if several were
 	// collapsed. For an Initial object it is the seq up to which the object has its

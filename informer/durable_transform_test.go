@@ -114,7 +114,7 @@ func TestDurableAfterAnotherTransform(t *testing.T) {
 
 // TestPlainAfterAnotherTransform: plain handlers are told deletes and old objects in the
 // form of the present transform, too. If it fails on the last known state of an object,
-// the delete is told without one.
+// the delete is told with an object that has a name and nothing else.
 func TestPlainAfterAnotherTransform(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		w := newWorld(t)
@@ -154,6 +154,9 @@ func TestPlainAfterAnotherTransform(t *testing.T) {
 			data := "no object"
 			if o, ok := obj.(*corev1.ConfigMap); ok {
 				data = fmt.Sprint(o.Data)
+				if name := o.Namespace + "/" + o.Name; name != key {
+					t.Errorf("%s is told with an object %s", key, name)
+				}
 			}
 			told[what+" "+key] = data
 		}
@@ -174,7 +177,7 @@ func TestPlainAfterAnotherTransform(t *testing.T) {
 		want := map[string]string{"delete default/a": form, "delete default/b": form, "add default/c": form, "delete default/c": form}
 		if refuses {
 			for _, n := range []string{"a", "b", "d"} {
-				want["delete default/"+n] = "no object"
+				want["delete default/"+n] = "map[]"
 			}
 		} else {
 			want["add default/d"] = form

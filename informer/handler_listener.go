@@ -299,6 +299,7 @@ func (l *listener) tell(e *boltstore.Entry) bool {
 	}
 	switch e.Type {
 	case cache.Deleted:
+		obj = l.inf.named(obj)
 		return l.call(func() { l.handler.OnDelete(obj) })
 	case cache.Added:
 		l.inf.mutated.AddObject(obj)

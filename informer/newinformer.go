@@ -213,6 +213,24 @@ func exampleOf(obj runtime.Object) runtime.Object {
 	return e
 }
 
+// named gives a tombstone without an object one that has its namespace and name, and nothing
+// else: the last known state cannot be read. Handlers such as controller-runtime's drop a
+// tombstone without an object, or panic.
+func (inf *Informer) named(obj any) any {
+	gone, ok := obj.(cache.DeletedFinalStateUnknown)
+	if !ok || gone.Obj != nil {
+		return obj
+	}
+	empty := exampleOf(inf.example).DeepCopyObject()
+	if m := objmeta.Of(empty); m != nil {
+		ns, name, _ := cache.SplitMetaNamespaceKey(gone.Key)
+		m.SetNamespace(ns)
+		m.SetName(name)
+		gone.Obj = empty
+	}
+	return gone
+}
+
 func typeName(obj runtime.Object) string {
 	if objmeta.IsNil(obj) {
 		return fmt.Sprintf("%T", obj)

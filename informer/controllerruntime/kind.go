@@ -184,9 +184,6 @@ func (t *teller[object]) tell(e informer.Event, q workqueue.TypedRateLimitingInt
 	}
 	switch e.Type {
 	case toolscache.Deleted:
-		if isNil(obj) { // its last state cannot be read
-			obj = t.named(e.Key)
-		}
 		t.deleted(obj, !final, q)
 	case toolscache.Updated:
 		if old, ok := e.Old().(object); ok {
@@ -197,15 +194,6 @@ func (t *teller[object]) tell(e informer.Event, q workqueue.TypedRateLimitingInt
 	default:
 		t.created(obj, e.Initial, q)
 	}
-}
-
-// named is an object with a name and nothing else.
-func (t *teller[object]) named(key string) object {
-	obj := t.obj.DeepCopyObject().(object)
-	ns, name, _ := toolscache.SplitMetaNamespaceKey(key)
-	obj.SetNamespace(ns)
-	obj.SetName(name)
-	return obj
 }
 
 func (t *teller[object]) created(obj object, initial bool, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
