@@ -48,7 +48,8 @@ type Column struct {
 // Describe stores the description, so that it is known without a server. Empty texts and
 // nil slices leave the file's; an empty slice that is not nil says that there are none.
 // Describe writes nothing if the file has everything already. Descriptions of columns are
-// left out if they have more than 1 KiB together.
+// left out if they have more than 1 KiB together. If d has only a scope, and the source is
+// new, the first list's commit writes it.
 func (s *Store) Describe(d Description) error {
 	d.Columns = shortened(d.Columns)
 	if s.kind.Kind != "" {
@@ -56,6 +57,10 @@ func (s *Store) Describe(d Description) error {
 	}
 	m := s.metaNow()
 	if (d.Kind == "" || d.Kind == m.Kind) && (d.Scope == "" || d.Scope == m.Scope) && unchanged(m.Names, d.Names) && unchanged(m.Categories, d.Categories) && unchanged(m.Columns, d.Columns) {
+		return nil
+	}
+	scopeOnly := d.Kind == "" && d.Names == nil && d.Categories == nil && d.Columns == nil
+	if scopeOnly && s.noteWithList(func(m *sourceMeta) { m.Scope = d.Scope }) {
 		return nil
 	}
 	err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error {

@@ -261,3 +261,20 @@ func (s *Store) updateMetaThen(fn func(sourceTx, *sourceMeta) error, visible fun
 		visible()
 	})
 }
+
+// noteWithList changes meta in memory, if the source has not been listed or written to, and
+// says whether it has. The next commit, such as the first list's, begins with the meta in
+// memory and writes the change, too. So a program that starts with many new sources does not
+// wait for the disk for each note. If it ends before, the next life finds out again.
+func (s *Store) noteWithList(fn func(*sourceMeta)) bool {
+	s.db.h.writeMu.Lock()
+	defer s.db.h.writeMu.Unlock()
+	m := s.metaNow()
+	if m.Generation > 0 || s.errReleased() != nil {
+		return false
+	}
+	m = m.clone()
+	fn(m)
+	s.setMeta(m)
+	return true
+}
