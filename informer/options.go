@@ -22,13 +22,15 @@ type Options struct {
 	// Indexers are the indices for ByIndex. IndexVersions has a version for each name.
 	// While the version is the same, stored index values are used as they are: raise it
 	// whenever the function changes, or the file keeps the old values. Without a version
-	// each new build indexes the objects again, locally.
+	// each new build indexes the objects again, locally. A function that depends on
+	// settings, such as flags, needs a version with these in it.
 	Indexers      cache.Indexers
 	IndexVersions map[string]string
 	// Transform changes each object before it is stored, to drop fields that the program
 	// does not need. Change TransformVersion whenever Transform changes: objects stored
 	// under another version are read again. The default version is the executable's build
-	// id, so each new build costs a full list. Transform must accept objects that it or
+	// id, so each new build costs a full list. If Transform depends on settings, such as
+	// flags, the version must have these, too. Transform must accept objects that it or
 	// its predecessor has returned, as client-go's must: it is applied to the last states
 	// of objects that are gone, for handlers.
 	Transform        cache.TransformFunc
