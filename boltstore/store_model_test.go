@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -15,17 +14,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // storeModel takes random steps with one source. The server changes objects. Events and
 // lists come, some of whose objects cannot be stored or indexed. The program makes own
-// writes, and the file is reopened, copied and converted.
+// writes, and the file is reopened, copied and converted. Writes fail, and processes end, in
+// the middle of lists.
 type storeModel struct {
 	t     *testing.T
 	rnd   *rand.Rand
@@ -53,6 +51,11 @@ type storeModel struct {
 	wrote  map[string][]string // what the program wrote, by key
 
 	moments momentsModel
+
+	fresh   bool       // nothing was told yet: the first list is not journaled
+	begun   *modelList // the first list that the file may have pages of
+	owes    bool       // the server was restored, and no list has shown it yet
+	crashed []byte     // the file with which the next life begins, nil: the one that is there
 }
 
 type modelEvent struct {
@@ -147,7 +150,7 @@ func (m *storeModel) state() server {
 
 // deliver commits some of the events that the file does not have.
 func (m *storeModel) deliver() {
-	if !m.s.State().Synced || m.s.Outdated() != "" || m.s.Err() != nil {
+	if m.owes || !m.s.State().Synced || m.s.Outdated() != "" || m.s.Err() != nil {
 		m.list()
 		return
 	}
@@ -192,76 +195,15 @@ func (m *storeModel) write() {
 	}
 	if m.rnd.IntN(4) == 0 {
 		m.say("write: delete %s", key)
-		m.must(m.s.Delete(obj))
+		if err := m.s.Delete(obj); !errors.Is(err, errRefused) {
+			m.must(err)
+		}
 		return
 	}
 	m.say("write: %s %s bad %v", key, modelText(obj), m.bad.Load())
 	m.wrote[key] = append(m.wrote[key], modelText(obj))
-	m.must(m.s.Update(obj))
-}
-
-func (m *storeModel) list() { m.relist(false) }
-
-func (m *storeModel) relist(restored bool) {
-	setMaxCommitBytes(m.db, []int{1, 4000, 4 << 20}[m.rnd.IntN(3)])
-	refuse := maps.Clone(m.refuse)
-	o := RelistOptions{NewTimeline: restored, Content: m.rnd.IntN(4) == 0, TakeUp: false, OnError: func(runtime.Object, error) {},
-		Transform: func(obj runtime.Object) (runtime.Object, error) {
-			if refuse[obj.(*corev1.ConfigMap).Name] {
-				return nil, errRefused
-			}
-			return obj, nil
-		}}
-	outdated, raw, abort := m.s.Outdated() != "", m.rnd.IntN(2) == 0, m.rnd.IntN(6) == 0
-	r, err := m.s.BeginRelist(o)
-	m.must(err)
-	defer r.Abort()
-	raw = raw && r.ByMetadata()
-	objs, at, rv := m.srv.list(), len(m.log), fmt.Sprint(m.rv)
-	m.say("list of %d at %s: new timeline %v, content %v, outdated %v, raw %v, limit %d, abort %v, refused %v, bad %v",
-		len(objs), rv, restored, o.Content, outdated, raw, m.db.opts.maxCommitBytes, abort, refuse, m.bad.Load())
-	for page := range slices.Chunk(objs, 2) {
-		if m.rnd.IntN(4) == 0 && !outdated {
-			m.write()
-		}
-		if m.rnd.IntN(4) == 0 {
-			m.change()
-		}
-		if raw {
-			var want []runtime.Object
-			for _, obj := range page {
-				o := obj.(*corev1.ConfigMap)
-				l := []listing.Object{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), ResourceVersion: o.ResourceVersion}}
-				found, err := r.Compare(l)
-				m.must(err)
-				if found[0] == listing.MatchSame {
-					m.must(r.Keep(l))
-				} else {
-					want = append(want, obj)
-				}
-			}
-			page = want
-		}
-		m.must(r.Page(page))
-		if m.rnd.IntN(10) == 0 {
-			m.addIndex()
-		}
-	}
-	if abort && !restored {
-		return
-	}
-	_, err = r.Commit(rv, time.Now())
-	m.must(err)
-	m.at = at
-	if outdated {
-		for key := range m.told {
-			m.hidden[key] = m.hidden[key] || refuse[strings.TrimPrefix(key, "ns/")]
-		}
-	}
-	if len(refuse) == 0 {
-		if n := m.s.UnstoredObjects(); n > 0 {
-			m.fail("%d objects are noted after a list without", n)
-		}
+	if err := m.s.Update(obj); !errors.Is(err, errRefused) {
+		m.must(err)
 	}
 }
 
@@ -298,7 +240,16 @@ func (m *storeModel) restore() {
 }
 
 func (m *storeModel) restart() {
+	if m.crashed == nil && m.rnd.IntN(3) == 0 {
+		m.crash()
+	}
 	m.close()
+	if m.crashed != nil {
+		m.path = testPath(m.t)
+		m.must(os.WriteFile(m.path, m.crashed, 0o600))
+		m.crashed = nil
+	}
+	m.o.Compression = []Compression{CompressionNone, CompressionZstd}[m.rnd.IntN(2)]
 	if m.rnd.IntN(4) == 0 {
 		m.transform++
 	}
@@ -334,6 +285,8 @@ func (m *storeModel) step() {
 		m.say("compact")
 		_, err := m.db.Compact(context.Background(), nil)
 		m.must(err)
+	case n < 85:
+		m.setAside()
 	case n < 87:
 		m.say("salvage")
 		before := m.s.Err()
@@ -376,7 +329,7 @@ func TestStoreModel(t *testing.T) {
 	for n := range uint64(max(1, steps/length)) {
 		if !t.Run(fmt.Sprint("seed ", seed+n), func(t *testing.T) {
 			m := &storeModel{t: t, rnd: rand.New(rand.NewPCG(seed+n, 0)), path: testPath(t), srv: server{}, told: server{},
-				refuse: map[string]bool{}, hidden: map[string]bool{}, wrote: map[string][]string{}}
+				refuse: map[string]bool{}, hidden: map[string]bool{}, wrote: map[string][]string{}, fresh: true}
 			m.o = Options{Durability: DurabilityProcess, Window: time.Nanosecond, ObjectMemory: []int64{-1, 1 << 20, 8000}[m.rnd.IntN(3)]}
 			m.open()
 			for range length {

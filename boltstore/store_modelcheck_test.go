@@ -13,6 +13,9 @@ import (
 )
 
 func (m *storeModel) fold() {
+	if m.fresh {
+		return
+	}
 	for _, e := range journalFrom(m.t, m.s, m.seq+1) {
 		m.seq = e.Seq
 		obj, err := e.Object()
@@ -54,7 +57,8 @@ func (m *storeModel) check() {
 	}
 	sameInMemory(m.t, m.s.Store)
 	st := m.s.State()
-	if m.seq == 0 && len(m.told) == 0 && st.Synced {
+	if m.fresh && st.Synced {
+		m.fresh = false
 		p, err := m.s.ServerPage(nil, 100)
 		m.must(err)
 		if p.Synced {
@@ -65,7 +69,7 @@ func (m *storeModel) check() {
 		m.seq = st.Seq
 	}
 	m.fold()
-	if !st.Synced || m.s.Outdated() != "" || m.s.Err() != nil {
+	if m.owes || !st.Synced || m.s.Outdated() != "" || m.s.Err() != nil {
 		return
 	}
 	ns, err := m.s.Noted(1000)
