@@ -141,7 +141,7 @@ func (c *compare) open(ctx context.Context, db *dbFile, typ, namespace string) (
 // both returns the objects of the two files, of the namespaces and labels that both have.
 func (c *compare) both(ctx context.Context, file *ofType, sources []boltstore.State, typ, namespace string) (of, with map[string]side, err error) {
 	db := c.db
-	db.path = c.other
+	db.path, db.flag = c.other, "--with"
 	other, others, err := c.open(ctx, &db, typ, namespace)
 	if err != nil {
 		return nil, nil, err

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -40,5 +42,19 @@ func TestNoDifferencesInJSON(t *testing.T) {
 	c := &compare{streams: genericiooptions.IOStreams{Out: &out}, output: "json"}
 	if err := c.print(differences(nil, nil)); err != nil || out.String() != "[]\n" {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestOtherFileThatCannotBeRead: the error names the flag that gave the file.
+func TestOtherFileThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f.db")
+	fileWith(t, path, nil)
+	for line, flag := range map[string]string{path + " --with " + filepath.Join(dir, "none.db"): "(--with)", filepath.Join(dir, "none.db") + " --with " + path: "(--db)"} {
+		var errOut bytes.Buffer
+		code := run(t.Context(), genericiooptions.IOStreams{Out: &bytes.Buffer{}, ErrOut: &errOut}, append([]string{"compare", "cm", "-A", "--db"}, strings.Fields(line)...))
+		if text := errOut.String(); code != 2 || !strings.HasSuffix(text, flag+"\n") {
+			t.Errorf("%s: exit code %d, %s", line, code, text)
+		}
 	}
 }

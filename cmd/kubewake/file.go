@@ -25,6 +25,7 @@ import (
 // dbFile is the file that a command reads or writes.
 type dbFile struct {
 	path   string
+	flag   string // that gave path; "": --db
 	keyset string
 	unsafe bool
 	trust  bool          // the machine's clock
@@ -126,7 +127,7 @@ func (f *dbFile) openWithin(wait time.Duration) (*boltstore.DB, error) {
 	o := f.options()
 	o.ReadOnly, o.GiveWay, o.LockTimeout = true, true, wait // other programs need not wait for this one
 	db, err := boltstore.Open(f.path, o)
-	return db, flagOf(err)
+	return db, f.flagOf(err)
 }
 
 // read reads the file, through its owner's socket if another process has it open.

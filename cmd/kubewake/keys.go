@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -29,14 +30,16 @@ func keysetOf(file string) *seal.Keyset {
 }
 
 // flagOf adds the flag that an error of opening a file concerns to the error.
-func flagOf(err error) error {
+func flagOf(err error) error { return (&dbFile{}).flagOf(err) }
+
+func (f *dbFile) flagOf(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, boltstore.ErrKeyset):
 		return fmt.Errorf("%w (--keyset)", err)
 	}
-	return fmt.Errorf("%w (--db)", err)
+	return fmt.Errorf("%w (%s)", err, cmp.Or(f.flag, "--db"))
 }
 
 func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
