@@ -49,7 +49,7 @@ type Column struct {
 // nil slices leave the file's; an empty slice that is not nil says that there are none.
 // Describe writes nothing if the file has everything already. Descriptions of columns are
 // left out if they have more than 1 KiB together. If d has only a scope, and the source is
-// new, the first list's commit writes it.
+// new, the first list's commit writes it. A store of [DB.View] cannot be described.
 func (s *Store) Describe(d Description) error {
 	d.Columns = shortened(d.Columns)
 	if s.kind.Kind != "" {
@@ -58,6 +58,9 @@ func (s *Store) Describe(d Description) error {
 	m := s.metaNow()
 	if (d.Kind == "" || d.Kind == m.Kind) && (d.Scope == "" || d.Scope == m.Scope) && unchanged(m.Names, d.Names) && unchanged(m.Categories, d.Categories) && unchanged(m.Columns, d.Columns) {
 		return nil
+	}
+	if s.viewed {
+		return fmt.Errorf("boltstore: describe %s: this store is a view, which writes nothing; use the store of the informer or the claim", s.source)
 	}
 	scopeOnly := d.Kind == "" && d.Names == nil && d.Categories == nil && d.Columns == nil
 	if scopeOnly && s.noteWithList(func(m *sourceMeta) { m.Scope = d.Scope }) {

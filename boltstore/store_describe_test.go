@@ -38,6 +38,11 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 	known("described", db)
+	view, err := db.View(s.Source())
+	must(t, err)
+	if err := view.Describe(Description{Scope: ScopeCluster}); err == nil || !strings.Contains(err.Error(), "is a view") {
+		t.Errorf("a view: %v", err)
+	}
 	writes := transactions(t, db)
 	for _, same := range []Description{{}, {Scope: ScopeNamespaced}, {Names: want}, {Categories: categories}, {Columns: columns}} {
 		if err := s.Describe(same); err != nil {
