@@ -38,54 +38,47 @@ func TestNewSourceIsOneCommit(t *testing.T) {
 	closeTest(t, db)
 }
 
-// TestNotesOfANewSource: what is noted of a new source before its first list, its scope and
-// its server, is written with the list, or with an own write before it, and not on its own.
-// The last note counts. The next life knows it, and writes such notes at once.
-func TestNotesOfANewSource(t *testing.T) {
-	for name, c := range map[string]struct {
-		own, staged bool // an own write comes first; the list has several pages
-	}{"small": {}, "large": {staged: true}, "own write": {own: true}} {
+// TestScopeOfANewSource: the scope of a source that has not been listed is written with its
+// next commit, and not on its own. The last one counts. A listed source's is written at once.
+func TestScopeOfANewSource(t *testing.T) {
+	known := func(t *testing.T, db *DB, when string) {
+		t.Helper()
+		if st := stateIn(t, db); st.Scope != ScopeNamespaced {
+			t.Errorf("%s: scope %q", when, st.Scope)
+		}
+	}
+	for name, next := range map[string]func(t *testing.T, s *Claimed){
+		"small list": func(t *testing.T, s *Claimed) { relist(t, s, "100", RelistOptions{}, nil, 1) },
+		"large list": func(t *testing.T, s *Claimed) {
+			relist(t, s, "100", RelistOptions{}, listed(5).list(), 2)
+			relist(t, s, "101", RelistOptions{}, nil, 1) // objects would show the scope
+		},
+		"own write": func(t *testing.T, s *Claimed) {
+			must(t, s.Add(configMap("ns", "own", 1, nil)))
+			must(t, s.Delete(configMap("ns", "own", 1, nil)))
+		},
+		"server": func(t *testing.T, s *Claimed) { must(t, s.SetServer(listing.Server{Address: "s"})) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			path := testPath(t)
 			db := openTest(t, path, Options{})
 			s := claimTest(t, db, Claim{})
 			before := db.Stats().Transactions.Count()
-			must(t, s.SetServer(listing.Server{Address: "s1", ClusterUID: "c1", CA: "ca1"}))
-			must(t, s.SetServer(listing.Server{Address: "s2", ClusterUID: "c2", Other: true}))
 			must(t, s.Describe(Description{Scope: ScopeCluster}))
 			must(t, s.Describe(Description{Scope: ScopeNamespaced}))
 			if n := db.Stats().Transactions.Count() - before; n != 0 {
-				t.Errorf("%d transactions for notes", n)
+				t.Errorf("%d transactions for a scope", n)
 			}
-			known := func(when string, st State) {
-				t.Helper()
-				if st.Scope != ScopeNamespaced || st.Server != "s2" || st.ClusterUID != "c2" || st.ServerCA != "" {
-					t.Errorf("%s: scope %q, server %q, cluster %q, CA %q", when, st.Scope, st.Server, st.ClusterUID, st.ServerCA)
-				}
-			}
-			if c.own {
-				must(t, s.Add(configMap("ns", "own", 1, nil)))
-				known("after an own write", stateIn(t, db))
-			}
-			page := 100
-			if c.staged {
-				page = 2
-			}
-			relist(t, s, "100", RelistOptions{}, listed(5).list(), page)
-			known("after the list", stateIn(t, db))
-			closeTest(t, db)
-			db = openTest(t, path, Options{})
-			s = claimTest(t, db, Claim{})
-			known("in the next life", stateIn(t, db))
+			next(t, s)
+			known(t, db, "after the next commit")
+			relist(t, s, "102", RelistOptions{}, nil, 1)
 			must(t, s.Describe(Description{Scope: ScopeCluster}))
-			must(t, s.SetServer(listing.Server{Address: "s3"}))
-			if st := stateIn(t, db); st.Server != "s3" || s.metaNow().Scope != ScopeCluster {
-				t.Errorf("a listed source: server %q, scope %q", st.Server, s.metaNow().Scope)
-			}
+			must(t, s.Describe(Description{Scope: ScopeNamespaced}))
 			closeTest(t, db)
-			if err := s.Describe(Description{Scope: ScopeNamespaced}); !errors.Is(err, ErrClosed) {
+			if err := s.Describe(Description{Scope: ScopeCluster}); !errors.Is(err, ErrClosed) {
 				t.Errorf("after the end: %v", err)
 			}
+			known(t, openTest(t, path, Options{}), "in the next life")
 		})
 	}
 }

@@ -10,12 +10,8 @@ import (
 // next life. It says which server that is, whether its versions move, and whether it was
 // restored. It also says how the server counts, and in which form it serves the objects.
 
-// SetServer notes which server has answered. Of a new source the first list's commit writes
-// it.
+// SetServer notes which server has answered.
 func (s *Claimed) SetServer(by listing.Server) error {
-	if s.noteWithList(func(m *sourceMeta) { m.answeredBy(by) }) {
-		return nil
-	}
 	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
 		m.answeredBy(by)
 		return nil

@@ -49,7 +49,7 @@ type Column struct {
 // nil slices leave the file's; an empty slice that is not nil says that there are none.
 // Describe writes nothing if the file has everything already. Descriptions of columns are
 // left out if they have more than 1 KiB together. If d has only a scope, and the source is
-// new, the first list's commit writes it. A store of [DB.View] cannot be described.
+// new, the source's next commit writes it. A store of [DB.View] cannot be described.
 func (s *Store) Describe(d Description) error {
 	d.Columns = shortened(d.Columns)
 	if s.kind.Kind != "" {

@@ -264,8 +264,8 @@ func (s *Store) updateMetaThen(fn func(sourceTx, *sourceMeta) error, visible fun
 
 // noteWithList changes meta in memory, if the source has not been listed or written to, and
 // says whether it has. The next commit, such as the first list's, begins with the meta in
-// memory and writes the change, too. So a program that starts with many new sources does not
-// wait for the disk for each note. If it ends before, the next life finds out again.
+// memory and writes the change, too. So a program that starts with many new sources waits for
+// the disk less often. It is for what the next life finds out again if this one ends before.
 func (s *Store) noteWithList(fn func(*sourceMeta)) bool {
 	s.db.h.writeMu.Lock()
 	defer s.db.h.writeMu.Unlock()
