@@ -35,13 +35,14 @@ func TestSources(t *testing.T) {
 	expect(t, h, all+"?labelSelector=app%3Dshop", 200, "a/y b/z")
 	expect(t, h, all+"?labelSelector=app%3Dshop,tier%3Dweb", 200, "")
 	expect(t, h, of+"b/configmaps?labelSelector=app%3Dshop", 200, "b/z")
-	for _, path := range []string{all, of + "b/configmaps", of + "b/configmaps/z", all + "?labelSelector=app", all + "?watch=true"} {
+	for _, path := range []string{all, of + "b/configmaps", of + "b/configmaps/y", all + "?labelSelector=app", all + "?watch=true"} {
 		a := expect(t, h, path, 503, "configmaps/v1 -n a")
 		if a.header.Get("Retry-After") == "" {
 			t.Errorf("%s: no Retry-After", path)
 		}
 	}
 	expect(t, h, of+"a/configmaps/x", 200, "")
+	expect(t, h, of+"b/configmaps/z", 200, "") // a source has it
 	expect(t, h, of+"a/configmaps/z", 404, `configmaps \"z\" not found`)
 	expect(t, h, "/api/v1/pods", 404, "could not find the requested resource")
 	expect(t, h, of+"a", 403, "namespaces are not kept here") // it may be there

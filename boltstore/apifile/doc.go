@@ -9,7 +9,9 @@
 // have all namespaces or the request's, and all its selectors must be among the
 // request's. A request may always use the selectors of a source, even if the file does
 // not keep the fields of its objects. Several sources are never combined, since they have
-// no common version. If no source covers the request, the answer is 503 and names the
+// no common version. One object by name is also served from a source that has it and whose
+// selectors the request lacks; that it is not there only another source can say. If no
+// source covers the request, the answer is 503 and names the
 // sources that there are. So a client tries again, and does not conclude that there are
 // no objects. A type without a source is not in discovery, and gets 404.
 //

@@ -232,94 +232,6 @@ func (s *storage) Types() []*kubeapi.Type {
 	return types
 }
 
-// source answers a request.
-type source struct {
-	*boltstore.Store
-	t     *kubeapi.Type
-	st    boltstore.State
-	known []fields.Requirement // that its objects were selected by
-	label labels.Requirements  // the same
-	few   bool                 // are read at a time
-}
-
-// pick finds the source that answers, and states its age. id is the beginning of its ID,
-// "" if any will do.
-func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*source, error) {
-	if t.Group == "" && t.Plural == "secrets" && !s.opts.Secrets {
-		return nil, kubeapi.NotHere(apierrors.NewForbidden(t.GroupResource(), "", errors.New("the file's Secrets are not served")))
-	}
-	var kept []string
-	for _, k := range s.kinds {
-		if k.Type != t {
-			continue
-		}
-		if len(k.sources) == 0 {
-			return nil, kubeapi.NotHere(unavailable(fmt.Errorf("the file has only an earlier state of %s/%s; the program now keeps %s", t.GroupResource(), t.Version, k.instead), 10))
-		}
-		for _, st := range k.sources {
-			kept = append(kept, st.Source.String())
-			if !covers(st.Source, sel) || !strings.HasPrefix(st.Source.ID(), id) {
-				continue
-			}
-			known := selectedBy(st.Source)
-			if slices.ContainsFunc(sel.Fields.Requirements(), func(r fields.Requirement) bool { return !t.Selectable(r.Field) && !slices.Contains(known, r) }) {
-				continue // the file's objects do not have the field
-			}
-			if _, err := strconv.ParseUint(st.ResourceVersion, 10, 64); err != nil && st.Synced {
-				continue
-			}
-			store, err := s.db.View(st.Source)
-			if err != nil {
-				return nil, unavailable(err, 1)
-			}
-			s.age(&st, nil)
-			sel, err := labels.Parse(st.Source.LabelSelector)
-			if err != nil {
-				return nil, err
-			}
-			label, _ := sel.Requirements()
-			return &source{store, t, st, known, label, false}, nil
-		}
-	}
-	if id != "" {
-		return nil, kubeapi.ErrExpired
-	}
-	return nil, kubeapi.NotHere(unavailable(fmt.Errorf("the file does not have all that is asked for; it has %s", strings.Join(kept, ", ")), 10))
-}
-
-// covers says whether a source has all objects of a selection.
-func covers(src boltstore.Source, sel kubeapi.Selection) bool {
-	if src.Namespace != "" && src.Namespace != sel.Namespace {
-		return false
-	}
-	if src.LabelSelector != "" {
-		has, err := labels.ParseToRequirements(src.LabelSelector)
-		if err != nil {
-			return false
-		}
-		asked, _ := sel.Labels.Requirements() // a selector of nothing has none
-		for _, r := range has {
-			if !slices.ContainsFunc(asked, func(a labels.Requirement) bool { return a.String() == r.String() }) {
-				return false
-			}
-		}
-	}
-	if _, err := fields.ParseSelector(src.FieldSelector); err != nil {
-		return false
-	}
-	return !slices.ContainsFunc(selectedBy(src), func(r fields.Requirement) bool { return !slices.Contains(sel.Fields.Requirements(), r) })
-}
-
-// selectedBy are the fields by which a source was selected. All its objects match them,
-// even if the file has only metadata, or a transform has removed the fields.
-func selectedBy(src boltstore.Source) []fields.Requirement {
-	sel, err := fields.ParseSelector(src.FieldSelector)
-	if err != nil || sel.Empty() {
-		return nil
-	}
-	return sel.Requirements()
-}
-
 // answer turns an error of the file into the API's.
 func answer(err error) error {
 	switch {
@@ -369,9 +281,15 @@ func number(version string) uint64 {
 
 // Get implements kubeapi.Storage.
 func (s *storage) Get(ctx context.Context, t *kubeapi.Type, namespace, name string, least uint64) (*kubeapi.Object, error) {
-	src, err := s.pick(t, kubeapi.Selection{Namespace: namespace, Labels: labels.Everything(), Fields: fields.Everything()}, "")
-	if err != nil {
-		return nil, err
+	key := keyOf(t.Key(namespace, name))
+	src, notHere := s.pick(t, kubeapi.Selection{Namespace: namespace, Labels: labels.Everything(), Fields: fields.Everything()}, "")
+	if errors.Is(notHere, kubeapi.ErrNotHere) {
+		if part, err := s.pickPart(t, namespace, key); err == nil {
+			src = part
+		}
+	}
+	if src == nil {
+		return nil, notHere
 	}
 	s.freshen(ctx, src)
 	if least > 0 {
@@ -379,7 +297,10 @@ func (s *storage) Get(ctx context.Context, t *kubeapi.Type, namespace, name stri
 			return nil, answer(err)
 		}
 	}
-	obj, _, err := src.GetAt(keyOf(t.Key(namespace, name)))
+	obj, _, err := src.GetAt(key)
+	if err == nil && obj == nil {
+		err = notHere // nil if the source would have it
+	}
 	if err != nil || obj == nil {
 		return nil, answer(err)
 	}

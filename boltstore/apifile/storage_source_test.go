@@ -1,8 +1,12 @@
 package apifile
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -195,4 +199,49 @@ func TestVersionLeftBehind(t *testing.T) {
 			t.Errorf("%s is preferred, but v1 was confirmed %s ago", got, *age)
 		}
 	}
+}
+
+// TestGetOfPart: an object that only a source with selectors has is read by name. That
+// another one is not there, such a source cannot say. A source that nobody keeps does not
+// answer beside kept ones, and Secrets are served only if that is asked for.
+func TestGetOfPart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "wake.db")
+	db := filetest.OpenAt(t, path, boltstore.Options{})
+	web := filetest.Claim(t, db, source1("configmaps", "", "app=web"), &corev1.ConfigMap{})
+	filetest.Relist(t, web, "10", configMap("a", "x", 1, "app=web"))
+	byName := source1("configmaps", "b", "")
+	byName.FieldSelector = "metadata.name=named"
+	filetest.Relist(t, filetest.Claim(t, db, byName, &corev1.ConfigMap{}), "12", configMap("b", "named", 2))
+	secrets := filetest.Claim(t, db, source1("secrets", "", "app=web"), &corev1.Secret{})
+	filetest.Relist(t, secrets, "10", &corev1.Secret{ObjectMeta: meta("a", "s", 3, "app=web")})
+	h := New(db, Options{})
+	const a, b = "/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/b/configmaps"
+	expect(t, h, a+"/x", 200, "")
+	expect(t, h, b+"/named", 200, "")
+	expect(t, h, a+"/named", 503, "does not have all that is asked for")
+	expect(t, h, a+"/y", 503, "does not have all that is asked for")
+	expect(t, h, a, 503, "does not have all that is asked for")
+	expect(t, h, a+"?fieldSelector=metadata.name%3Dx", 503, "does not have all that is asked for")
+	expect(t, h, "/api/v1/namespaces/a/secrets/s", 403, "not served")
+	expect(t, New(db, Options{Secrets: true}), "/api/v1/namespaces/a/secrets/s", 200, "")
+
+	passed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	on := New(db, Options{Otherwise: passed})
+	expect(t, on, a+"/x", 200, "")
+	expect(t, on, a+"/y", http.StatusTeapot, "")
+	web.Release()
+	expect(t, on, a+"/x", http.StatusTeapot, "")
+
+	// In a file that no program has open, each source answers as it was left.
+	left := filepath.Join(t.TempDir(), "left.db")
+	snap, err := db.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	all, err := io.ReadAll(snap)
+	if err := errors.Join(err, os.WriteFile(left, all, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, New(filetest.OpenAt(t, left, boltstore.Options{ReadOnly: true}), Options{Otherwise: passed}), a+"/x", 200, "")
 }
