@@ -305,6 +305,7 @@ func (db *DB) states(handlers bool) ([]State, error) {
 	states := []State{} // JSON has a list, also without sources
 	err := db.h.view(func(tx *bolt.Tx) error {
 		return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
+			src.Late = db.h.late
 			states = append(states, db.stateOf(id, src, handlers))
 			return nil
 		})
@@ -333,7 +334,10 @@ func (db *DB) stateOf(id string, src sourceTx, handlers bool) State {
 		return State{Source: Source{Resource: id}, Degraded: err.Error()}
 	}
 	st := m.state(db.device)
-	st.Scope = m.scope(src.gen(m.Generation))
+	var serr error
+	if st.Scope, serr = m.scope(src.gen(m.Generation)); err == nil {
+		err = serr
+	}
 	st.Namespaced = st.Scope == ScopeNamespaced
 	if inMemory != nil {
 		st.InUse = true

@@ -154,3 +154,36 @@ func TestReaderOfDamagedIndex(t *testing.T) {
 		t.Errorf("%d values", len(v))
 	}
 }
+
+// TestReaderOfDamagedFirstPage: a reader opens a file in which the first page of a source's
+// objects is another one. The states of all sources are told, and say what is damaged.
+func TestReaderOfDamagedFirstPage(t *testing.T) {
+	path, _ := lateFile(t, layout.BucketIndex, layout.IndexBucket("words"))
+	f, done, err := pages.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	ids := leavesOf(t, f, bucketAt(t, f, layout.BucketSources, []byte(configMaps.ID()), layout.BucketGen, layout.U64(1), layout.BucketItems))
+	var other []byte
+	rewritePage(t, path, f, ids[4], func(_ pages.Page, b []byte) { other = slices.Clone(b) })
+	rewritePage(t, path, f, ids[0], func(_ pages.Page, b []byte) { copy(b, other) })
+	r, err := Open(path, Options{ReadOnly: true, GiveWay: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for what, read := range map[string]func() ([]State, error){"States": r.States, "Sources": r.Sources} {
+		states, err := read()
+		if err != nil || len(states) != 1 || states[0].Source != configMaps || !strings.Contains(states[0].Degraded, "page") {
+			t.Errorf("%s: %v %+v", what, err, states)
+		}
+	}
+	s, err := r.View(configMaps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := s.GetByKey("ns/cm0599"); !ok || err != nil {
+		t.Error("an object of a sound page: ", ok, err)
+	}
+}

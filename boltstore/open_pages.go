@@ -10,21 +10,27 @@ import (
 func precheck(path string) (lost bool, err error) { return pages.Check(path, holdsData) }
 
 // precheckLate is precheck for a file that is only read. late has the pages that are
-// verified when they are read.
+// verified when they are read: nearly all of a large file.
 func precheckLate(path string) (late *pages.Late, err error) {
-	return pages.CheckLate(path, holdsData)
+	return pages.CheckLate(path, holdsData, holdsMuch)
 }
 
 // holdsData says whether the bucket at path holds only values: items, index entries, or
 // a block of the journal.
 func holdsData(path []string) bool {
-	up := func(n int) string {
-		if n >= len(path) {
-			return ""
-		}
-		return path[len(path)-1-n]
+	return holdsMuch(path) || up(path, 1) == string(layout.BucketJournal) && up(path, 3) == string(layout.BucketSources)
+}
+
+// holdsMuch says whether the bucket at path holds items or index entries.
+func holdsMuch(path []string) bool {
+	return up(path, 0) == string(layout.BucketItems) && up(path, 2) == string(layout.BucketGen) ||
+		up(path, 1) == string(layout.BucketIndex) && up(path, 3) == string(layout.BucketGen)
+}
+
+// up is the name of the bucket n levels above the one at path, "" if there is none.
+func up(path []string, n int) string {
+	if n >= len(path) {
+		return ""
 	}
-	return up(0) == string(layout.BucketItems) && up(2) == string(layout.BucketGen) ||
-		up(1) == string(layout.BucketIndex) && up(3) == string(layout.BucketGen) ||
-		up(1) == string(layout.BucketJournal) && up(3) == string(layout.BucketSources)
+	return path[len(path)-1-n]
 }

@@ -111,26 +111,28 @@ func given[T any](new, old []T) []T {
 
 // scope is the scope that the source's namespace or its first object shows, since a
 // custom resource may have been defined again after it was described. Without both it is
-// the described scope, "" if there is none.
-func (m *sourceMeta) scope(g genTx) Scope {
-	switch key, ok := g.firstKey(); {
-	case m.Source.Namespace != "", ok && strings.Contains(key, "/"):
-		return ScopeNamespaced
-	case ok:
-		return ScopeCluster
+// the described scope, "" if there is none. The error is of the first object.
+func (m *sourceMeta) scope(g genTx) (Scope, error) {
+	if m.Source.Namespace != "" {
+		return ScopeNamespaced, nil
 	}
-	return m.Scope
+	switch key, ok, err := g.firstKey(); {
+	case err != nil:
+		return m.Scope, err
+	case ok && strings.Contains(key, "/"):
+		return ScopeNamespaced, nil
+	case ok:
+		return ScopeCluster, nil
+	}
+	return m.Scope, nil
 }
 
 // firstKey is the key of the first object.
-func (g genTx) firstKey() (key string, ok bool) {
-	if g.Items == nil {
-		return "", false
+func (g genTx) firstKey() (key string, ok bool, err error) {
+	r, ok, err := g.Items.First()
+	if !ok || err != nil {
+		return "", false, err
 	}
-	at, r := g.Items.Cursor().First()
-	if at == nil {
-		return "", false
-	}
-	key, err := keyOf(r)
-	return key, err == nil
+	key, err = keyOf(r)
+	return key, err == nil, nil
 }

@@ -97,6 +97,21 @@ func (it *Items) Find(k []byte) (Raw, bool) {
 	return Raw{k, v, it}, true
 }
 
+// First returns the first record.
+func (it *Items) First() (r Raw, ok bool, err error) {
+	if it == nil {
+		return Raw{}, false, nil
+	}
+	if err := it.late.Path(uint64(it.Bucket.Root()), nil); err != nil {
+		return Raw{}, false, err
+	}
+	k, v := it.Bucket.Cursor().First()
+	if k == nil {
+		return Raw{}, false, nil
+	}
+	return it.RawOf(k, v), true, nil
+}
+
 // Put stores the record v at k.
 func (it *Items) Put(k, v []byte) error {
 	name, err := it.seal.Name(k, it.keysAt)

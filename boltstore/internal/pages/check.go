@@ -75,8 +75,9 @@ const Lost = "neither in use nor free"
 // scan verifies that the pages form trees. Each page must be used once and not be free,
 // and the key that leads to a page must be the page's first. scan reads the first bytes
 // of each page. It reads branch pages whole, and leaf pages that can hold buckets. It
-// leaves leaf pages to later, unless that is nil.
-func (f *File) scan(flat func(path []string) bool, later *Late) (seen pageSet, err error) {
+// leaves the leaf pages of a bucket for which left, unless it is nil, returns a function.
+// That is called if there are some.
+func (f *File) scan(flat func(path []string) bool, left func(path []string, root uint64) func()) (seen pageSet, err error) {
 	if want := int64(f.meta.pages) * int64(f.meta.pageSize); want > f.size {
 		return nil, fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d", faults.ErrDamaged, f.size, want)
 	}
@@ -91,9 +92,8 @@ func (f *File) scan(flat func(path []string) bool, later *Late) (seen pageSet, e
 				subs = append(subs, func() { bucket(*sub, append(path[:len(path):len(path)], string(k))) })
 			}
 		}
-		if w.data && later != nil {
-			w.late = later
-			w.leave = func() { later.buckets[b.Root] = &lateBucket{} }
+		if left != nil {
+			w.leave = left(path, b.Root)
 		}
 		w.bucket(b)
 		errs.Add(w.errs.Err())

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"fmt"
 	"os"
 	"sync"
 
@@ -13,15 +14,16 @@ import (
 type Late struct {
 	mu      sync.Mutex
 	f       *File
-	seen    pageSet // in use by other buckets, or free, or verified since
-	done    pageSet // leaf pages verified since
+	seen    pageSet // in use, or free; not the leaf pages that nobody has verified yet
 	buckets map[uint64]*lateBucket
 }
 
 // lateBucket is a bucket with leaf pages that were left, by its root page.
 type lateBucket struct {
-	paths int  // verified
-	whole bool // verified
+	done  pageSet         // leaf pages verified, nil if there are none
+	keys  map[string]bool // whose paths are sound
+	paths int             // verified
+	whole bool            // verified
 	err   error
 }
 
@@ -29,20 +31,25 @@ type lateBucket struct {
 // page costs as much as the path of a quarter of a key.
 const mostPaths = 100
 
-// CheckLate is [Check] for a file that will only be read. It leaves the leaf pages of flat
-// buckets, which are nearly all pages of a large file.
-func CheckLate(path string, flat func(path []string) bool) (*Late, error) {
+// CheckLate is [Check] for a file that will only be read. It leaves the leaf pages of the
+// flat buckets for which leave holds.
+func CheckLate(path string, flat, leave func(path []string) bool) (*Late, error) {
 	f, done, err := open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	return f.checkLate(flat)
+	return f.checkLate(flat, leave)
 }
 
-func (f *File) checkLate(flat func(path []string) bool) (l *Late, err error) {
-	l = &Late{f: f, done: f.newSet(), buckets: map[uint64]*lateBucket{}}
-	l.seen, err = f.scan(flat, l)
+func (f *File) checkLate(flat, leave func(path []string) bool) (l *Late, err error) {
+	l = &Late{f: f, buckets: map[uint64]*lateBucket{}}
+	l.seen, err = f.scan(flat, func(path []string, root uint64) func() {
+		if !flat(path) || !leave(path) {
+			return nil
+		}
+		return func() { l.buckets[root] = &lateBucket{keys: map[string]bool{}} }
+	})
 	return l, err
 }
 
@@ -66,7 +73,7 @@ func (l *Late) Path(root uint64, key []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.buckets[root]
-	if b == nil {
+	if b == nil || b.keys[string(key)] {
 		return nil
 	}
 	if b.paths++; b.paths > mostPaths {
@@ -75,7 +82,11 @@ func (l *Late) Path(root uint64, key []byte) error {
 	if b.whole && b.err == nil {
 		return nil
 	}
-	return l.walk(root, func(c []child) (from, to int) { return leads(c, key) })
+	err := l.walk(root, b, func(c []child) (from, to int) { return leads(c, key) })
+	if err == nil && len(b.keys) < mostPaths {
+		b.keys[string(key)] = true
+	}
+	return err
 }
 
 // Whole verifies all pages of the bucket with that root page.
@@ -109,15 +120,37 @@ func (l *Late) Rest() error {
 }
 
 func (l *Late) verify(root uint64, b *lateBucket) {
-	if !b.whole {
-		b.whole, b.err = true, l.walk(root, nil)
+	if b.whole {
+		return
+	}
+	b.whole = true
+	if b.err = l.walk(root, b, nil); b.err == nil {
+		b.done = nil // it is not walked again
 	}
 }
 
 // walk verifies the pages of a bucket, and of each branch page the children that which
 // returns.
-func (l *Late) walk(root uint64, which func(children []child) (from, to int)) error {
-	w := walker{f: l.f, seen: l.f.newSet(), data: true, late: l, which: which}
+func (l *Late) walk(root uint64, b *lateBucket, which func(children []child) (from, to int)) error {
+	if b.done == nil {
+		b.done = l.f.newSet()
+	}
+	w := walker{f: l.f, seen: l.f.newSet(), data: true, which: which}
+	w.late = func(p Page) error { return l.first(p, b) }
 	w.tree(root, 0)
 	return w.errs.Err()
+}
+
+// first verifies that no other bucket has the page p of b, and that it is not free. Those
+// that are no leaf pages have been verified before.
+func (l *Late) first(p Page, b *lateBucket) (err error) {
+	switch {
+	case p.Flags != Leaf && !l.seen.has(p.id):
+		err = fmt.Errorf("%w: page %d is where leaf pages are, and has flags %x", faults.ErrDamaged, p.id, p.Flags)
+	case p.Flags == Leaf && !b.done.has(p.id):
+		if _, err = l.f.come(p.id, p, nil, l.seen); err == nil {
+			b.done.add(p.id)
+		}
+	}
+	return err
 }

@@ -21,7 +21,7 @@ func inner(path []string) bool { return len(path) == 2 }
 // lateOf checks the file at path late, and returns it with the root page of written's keys.
 func lateOf(t *testing.T, path string) (*Late, uint64) {
 	t.Helper()
-	l, err := CheckLate(path, inner)
+	l, err := CheckLate(path, inner, inner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,6 +177,107 @@ func TestLateUsedTwice(t *testing.T) {
 	}
 }
 
+// element is where element i of branch page id begins in the file, and where its key is.
+func element(all []byte, id uint64, i int) (e, key []byte) {
+	o := binary.NativeEndian
+	e = all[id*uint64(os.Getpagesize())+HeadSize+16*uint64(i):]
+	return e, e[o.Uint32(e):][:o.Uint32(e[4:])]
+}
+
+// TestLateUsedTwiceWithin: two branch pages of a bucket lead to the same leaf page. The
+// second visit to it is an error, as in [Check].
+func TestLateUsedTwiceWithin(t *testing.T) {
+	path := written(t, 40_000, 100)
+	l, root := lateOf(t, path)
+	all, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := binary.NativeEndian
+	e, _ := element(all, root, 0)
+	one := o.Uint64(e[8:])
+	e, _ = element(all, root, 1)
+	other := o.Uint64(e[8:])
+	p, err := l.f.Head(one)
+	if err != nil || p.Flags != Branch {
+		t.Fatal(p, err)
+	}
+	from, key := element(all, other, 5)
+	last, was := element(all, one, p.Count-1)
+	o.PutUint64(last[8:], o.Uint64(from[8:]))
+	copy(was, key)
+	if err := os.WriteFile(path, all, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Check(path, inner); !errors.Is(err, faults.ErrDamaged) {
+		t.Fatalf("the damage is none: %v", err)
+	}
+	l, root = lateOf(t, path)
+	if err := l.Path(root, key); err != nil {
+		t.Error("the leaf page where it belongs: ", err)
+	}
+	if err := l.Whole(root); !errors.Is(err, faults.ErrDamaged) {
+		t.Errorf("a page that is used twice: %v", err)
+	}
+}
+
+// TestLateUsedByTwo: a branch page leads to a leaf page of another bucket that was left,
+// with the same first key. Whichever is verified second is damaged.
+func TestLateUsedByTwo(t *testing.T) {
+	path := written(t, 600, 100)
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		other, err := tx.Bucket([]byte("outer")).CreateBucket([]byte("other"))
+		for i := 0; i < 600 && err == nil; i++ {
+			err = other.Put(key(i), make([]byte, 100))
+		}
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	l, root := lateOf(t, path)
+	outer, err := l.f.Find(l.f.Top(), []byte("outer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := l.f.Find(outer, []byte("other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, _ := element(all, root, 0)
+	binary.NativeEndian.PutUint64(e[8:], leafOf(t, l, other.Root, key(0)))
+	if err := os.WriteFile(path, all, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, order := range [][2]uint64{{root, other.Root}, {other.Root, root}} {
+		l, _ = lateOf(t, path)
+		if err := l.Whole(order[0]); err != nil {
+			t.Error("the first: ", err)
+		}
+		if err := l.Whole(order[1]); !errors.Is(err, faults.ErrDamaged) {
+			t.Errorf("the second: %v", err)
+		}
+	}
+}
+
+// TestLateLeavesOnly: a flat bucket that is not to be left is verified at once.
+func TestLateLeavesOnly(t *testing.T) {
+	path := written(t, 600, 100)
+	l, root := lateOf(t, path)
+	swap(t, path, leafOf(t, l, root, key(100)), leafOf(t, l, root, key(400)))
+	if _, err := CheckLate(path, inner, func([]string) bool { return false }); !errors.Is(err, faults.ErrDamaged) {
+		t.Errorf("pages that nobody verifies later: %v", err)
+	}
+}
+
 // counted counts the reads.
 type counted struct {
 	io.ReaderAt
@@ -203,7 +304,7 @@ func TestLateReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := r.n.Swap(0)
-	l, err := f.checkLate(inner)
+	l, err := f.checkLate(inner, inner)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,7 +147,8 @@ func FuzzPages(f *testing.F) {
 		meta.pages = uint64(len(all)) / uint64(meta.pageSize)
 		pf := newFile(bytes.NewReader(all), &meta, int64(len(all)))
 		_, _ = pf.scan(noData, nil) // that it returns is the test
-		l, _ := pf.checkLate(func(path []string) bool { return len(path) > 0 })
+		inBucket := func(path []string) bool { return len(path) > 0 }
+		l, _ := pf.checkLate(inBucket, inBucket)
 		for root := range l.buckets {
 			_ = l.Path(root, []byte("key000100"))
 			_ = l.Whole(root)

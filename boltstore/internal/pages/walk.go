@@ -21,11 +21,11 @@ type walker struct {
 	data bool
 	leaf func(k, v []byte, sub *Bucket)
 	errs faults.List
-	// late notes the leaf pages that are visited. With leave set they are left: leave is
-	// called in place of a visit to those below a branch page. Without it the pages that
-	// were left are visited, and which, if not nil, says which children of a branch page.
-	late  *Late
+	// leave, if not nil, is called in place of a visit to the leaf pages below a branch
+	// page. late, if not nil, verifies more of a page. which, if not nil, says which children
+	// of a branch page are visited.
 	leave func()
+	late  func(p Page) error
 	which func(children []child) (from, to int)
 }
 
@@ -55,21 +55,14 @@ func (w *walker) tree(id uint64, depth int) {
 
 // page visits a page of a tree, whose keys come before the key end, unless that is nil.
 func (w *walker) page(id uint64, depth int, p Page, end []byte, err error) {
-	seen := w.seen
-	if w.late != nil && w.leave == nil && err == nil && p.Flags == Leaf {
-		if w.late.done.has(id) {
-			return
-		}
-		seen = w.late.seen
+	p, err = w.f.come(id, p, err, w.seen)
+	if err == nil && w.late != nil {
+		err = w.late(p)
 	}
-	p, err = w.f.come(id, p, err, seen)
 	if err == nil && depth > MaxDepth {
 		err = fmt.Errorf("%w: page %d is too deep in a tree", faults.ErrDamaged, id)
 	}
 	if err == nil && p.Flags == Leaf && w.data {
-		if w.late != nil {
-			w.late.done.add(id)
-		}
 		return
 	}
 	var b []byte
