@@ -99,8 +99,15 @@ func (h *handle) quiet(fn func(tx *bolt.Tx) error) error {
 	if h.db == nil {
 		return ErrClosed
 	}
-	return trip(func() error { return h.db.View(fn) })
+	err := trip(func() error { return h.db.View(fn) })
+	if h.late != nil && errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w; open %s%s", err, h.db.Path(), healedByProgram)
+	}
+	return err
 }
+
+// healedByProgram is what to do with a damaged file that was opened for reading.
+const healedByProgram = " with the program that uses it, which saves as much as possible, or move it away to have everything read from the server"
 
 // writeHealed calls write. If write meets damage, and the file is healed, it calls write
 // once more, for the healed file.

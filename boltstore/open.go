@@ -370,7 +370,7 @@ func (db opening) explain(err error) error {
 	case errors.Is(err, errUncleanBoot):
 		hint = "; open it with the program that uses it, which verifies it first"
 	case errors.Is(err, ErrDamaged):
-		hint = "; open it with the program that uses it, which saves as much as possible, or move it away to have everything read from the server"
+		hint = "; open it" + healedByProgram
 	case db.path == "":
 		hint = "; the path is empty"
 	case errors.Is(err, fs.ErrNotExist):
