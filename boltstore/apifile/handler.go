@@ -144,6 +144,13 @@ func (s *storage) age(st *boltstore.State, unsure error) {
 	}
 }
 
+// ageless takes back what age has stated, since another server may answer.
+func (s *storage) ageless() {
+	for _, name := range []string{HeaderAge, HeaderConfirmed, "Warning"} {
+		s.header.Del(name)
+	}
+}
+
 // brief is the text of an error for a client, who may not be this user. kubectl prints equal
 // warnings once, for several types.
 func brief(err error) string {

@@ -298,8 +298,9 @@ func (s *storage) Get(ctx context.Context, t *kubeapi.Type, namespace, name stri
 		}
 	}
 	obj, _, err := src.GetAt(key)
-	if err == nil && obj == nil {
-		err = notHere // nil if the source would have it
+	if err == nil && obj == nil && notHere != nil { // it has left the part meanwhile
+		s.ageless()
+		err = notHere
 	}
 	if err != nil || obj == nil {
 		return nil, answer(err)
