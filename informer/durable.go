@@ -128,10 +128,12 @@ func (inf *Informer) RemoveDurableHandler(name string) error {
 		}
 	}
 	inf.mu.Unlock()
-	if found != nil {
-		if err := inf.stopDurable(found); err != nil {
-			return err
-		}
+	if found == nil {
+		return inf.store.RemoveHandler(name)
+	}
+	// If its position was not written, the removal makes that good, or says why it fails, too.
+	if stopped := inf.stopDurable(found); stopped != nil {
+		inf.store.Logger().V(2).Info("The position of a durable handler that is being removed was not written", "handler", name, "err", stopped)
 	}
 	return inf.store.RemoveHandler(name)
 }
