@@ -25,8 +25,8 @@ const (
 	// linkRestored: the server is of another timeline. A relist that compares
 	// content comes before the next watch.
 	linkRestored
-	// linkUnreadable: watches begin with errors again and again. A relist comes
-	// before the next watch.
+	// linkUnreadable: watches fail before their first event again and again. A relist
+	// comes before the next watch.
 	linkUnreadable
 )
 
@@ -117,9 +117,9 @@ func (l *link) another() {
 	}
 }
 
-// began: a watch has begun well, with an event. Or it has begun with an internal error,
-// or the server did not understand its version. After an error the next watch begins at
-// the same place, since that is cheap. If the error comes again and again, the cause may
+// began: a watch has begun well, with an event. Or it was refused, has begun with an error,
+// or has ended at once, as mayBeOfVersion and unreadable say. The next watch then begins at
+// the same place, since that is cheap. If it fails again and again, the cause may
 // be one event or one version, and a list avoids both. So one list is read after four
 // failures, eight, sixteen, and so on.
 func (l *link) began(well bool) {

@@ -2,7 +2,9 @@ package reflector
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,7 +80,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 		s.link.expired()
 		return nil, nil
 	case err != nil:
-		if isRefusedVersion(err) {
+		if mayBeOfVersion(err) {
 			s.link.began(false)
 		}
 		return nil, s.fail(ctx, err)
@@ -205,9 +207,21 @@ func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {
 	return false
 }
 
-// isRefusedVersion says whether the server may not understand the version that a watch
-// begins at. Another list may bring a version that it understands.
-func isRefusedVersion(err error) bool { return apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) }
+// mayBeOfVersion says whether a server that has just answered a question may fail because of
+// the version that the watch begins at, or of the first event after it. Then a list helps. A
+// server that refuses the type, or asks the client to wait, fails at any version.
+func mayBeOfVersion(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false // an error of the link
+	}
+	switch code := status.Status().Code; code {
+	case 0, http.StatusBadRequest, http.StatusConflict, http.StatusUnprocessableEntity:
+		return true
+	default:
+		return code >= http.StatusInternalServerError
+	}
+}
 
 func isExpired(err error) bool {
 	return err != nil && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err))

@@ -2,7 +2,6 @@ package reflector
 
 import (
 	"errors"
-	"net/http"
 	"reflect"
 	"sync"
 	"time"
@@ -191,7 +190,7 @@ func (w *watcher) pass(ev watch.Event) bool {
 			return false
 		}
 	}
-	if !w.moved && (!failed || isInternal(apierrors.FromObject(ev.Object)) || isRefusedVersion(apierrors.FromObject(ev.Object))) {
+	if !w.moved && (!failed || unreadable(apierrors.FromObject(ev.Object))) {
 		w.s.link.began(!failed)
 	}
 	if ev.Type == watch.Bookmark {
@@ -230,12 +229,16 @@ func (w *watcher) readIn() (time.Duration, bool) {
 	return d, ok
 }
 
-// isInternal says whether the client could not read an event, or the server could
-// not send it.
-func isInternal(err error) bool {
+// unreadable says whether an error in a watch may come of one event or version: the client
+// could not read the event, the server could not send it, or the error is none.
+func unreadable(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError
+	return !errors.As(err, &status) || mayBeOfVersion(err)
 }
+
+// shortestWatch is how long a watch lasts at least, unless something is wrong; it is
+// client-go's figure.
+const shortestWatch = time.Second
 
 // ended notes that the server has ended the watch.
 func (w *watcher) ended() {
@@ -244,6 +247,9 @@ func (w *watcher) ended() {
 	early, behind := w.until.IsZero() || w.s.clock.Now().Before(w.until.Add(-time.Second)), w.s.status.in(PhaseCatchingUp)
 	if early {
 		w.s.form.doubt()
+		if !w.moved && w.s.clock.Since(w.last) < shortestWatch { // perhaps its first event was cut off
+			w.s.link.began(false)
+		}
 	}
 	if early || behind || !w.moved { // was there nothing to send, or was nothing sent?
 		w.s.doubtLink()

@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -54,49 +55,81 @@ func TestUnreadableEvent(t *testing.T) {
 	}
 }
 
-// TestRefusedVersion: a server that does not understand the file's version, such as an
-// aggregated one that has changed the form of its versions, does not hold up a source for
-// ever: everything is read, less and less often while that does not help.
+// TestRefusedVersion: a server that answers questions and opens no watch at the file's version
+// does not hold up a source for ever: everything is read, less and less often while that
+// does not help. It may not understand the version, as an aggregated server that has changed
+// the form of its versions. Or it fails at the first event, or a proxy cuts that off.
 func TestRefusedVersion(t *testing.T) {
-	for name, refusal := range map[string]*apierrors.StatusError{
-		"bad request": apierrors.NewBadRequest("invalid resource version"),
-		"invalid":     apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil),
-	} {
-		for _, event := range []bool{false, true} {
-			for _, forever := range []bool{false, true} {
-				t.Run(fmt.Sprint(name, " as event ", event, " for ever ", forever), func(t *testing.T) {
-					bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
-						f.reflect()
-						after(time.Second)
-						at := f.queue.AcceptedVersion()
-						answer := kubesim.Answer(refusal)
-						if event {
-							answer = func(w http.ResponseWriter, _ *http.Request) {
-								w.Header().Set("Content-Type", "application/json")
-								fmt.Fprintf(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q}}`+"\n",
-									refusal.ErrStatus.Code, refusal.ErrStatus.Reason)
-							}
-						}
-						f.sim.FailNext(func(r *http.Request) bool {
-							return isWatch(r) && (forever || r.URL.Query().Get("resourceVersion") == at)
-						}, 1<<30, answer)
-						f.sim.DropConnections()
-						f.put("cm1", 10, 1)
-						f.delete("cm2")
-						after(5 * time.Minute)
-						if d := f.differs(); d != "" {
-							t.Error(d)
-						}
-						if st := f.State(); !forever && st.Phase != PhaseLive {
-							t.Error(st)
-						}
-						after(2 * time.Hour)
-						if n := f.State().Relists[ReasonUnreadable]; n != 1 && !forever || n > 8 {
-							t.Errorf("%d lists", n)
-						}
-					})
-				})
-			}
+	body := func(s string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, s)
 		}
+	}
+	event := func(status string) http.HandlerFunc {
+		return body(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no"` + status + `}}` + "\n")
+	}
+	for name, answer := range map[string]http.HandlerFunc{
+		"bad request":          kubesim.Answer(apierrors.NewBadRequest("invalid resource version")),
+		"invalid":              kubesim.Answer(apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)),
+		"internal":             kubesim.Answer(apierrors.NewInternalError(errors.New("no"))),
+		"timeout":              kubesim.Answer(apierrors.NewTimeoutError("no", 0)),
+		"bad request as event": event(`,"code":400,"reason":"BadRequest"`),
+		"invalid as event":     event(`,"code":422,"reason":"Invalid"`),
+		"timeout as event":     event(`,"code":504,"reason":"Timeout"`),
+		"no code":              event(""),
+		"no status":            body(`{"type":"ERROR","object":{"kind":"ConfigMap","apiVersion":"v1"}}` + "\n"),
+		"no event":             body(""),
+		"part of an event":     body(`{"type":"MODIFIED","object":{"kind":"ConfigMap","apiV`),
+	} {
+		for _, forever := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " for ever ", forever), func(t *testing.T) {
+				bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+					f.reflect()
+					after(time.Second)
+					at := f.queue.AcceptedVersion()
+					f.sim.FailNext(func(r *http.Request) bool {
+						return isWatch(r) && (forever || r.URL.Query().Get("resourceVersion") == at)
+					}, 1<<30, answer)
+					f.sim.DropConnections()
+					f.put("cm1", 10, 1)
+					f.delete("cm2")
+					after(5 * time.Minute)
+					if d := f.differs(); d != "" {
+						t.Error(d)
+					}
+					if st := f.State(); !forever && st.Phase != PhaseLive {
+						t.Error(st)
+					}
+					after(2 * time.Hour)
+					if n := f.State().Relists[ReasonUnreadable]; n != 1 && !forever || n > 8 {
+						t.Errorf("%d lists", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestWatchesThatMustWait: a server that refuses watches since it is busy, or does not allow
+// them, is not sent lists for it.
+func TestWatchesThatMustWait(t *testing.T) {
+	for name, refusal := range map[string]*apierrors.StatusError{
+		"busy":      apierrors.NewTooManyRequests("later", 7),
+		"forbidden": apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("no")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+				f.reflect()
+				after(time.Second)
+				f.sim.FailNext(isWatch, 1<<30, kubesim.Answer(refusal))
+				f.sim.DropConnections()
+				f.put("cm1", 10, 1)
+				after(time.Hour)
+				if n := f.State().Relists[ReasonUnreadable]; n != 0 {
+					t.Errorf("%d lists", n)
+				}
+			})
+		})
 	}
 }
