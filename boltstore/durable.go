@@ -150,6 +150,7 @@ func (s *Claimed) RemoveHandler(name string) error {
 		return s.updateMeta(func(t sourceTx, _ *sourceMeta) error { return t.dropHandler(name) })
 	})
 	if err != nil {
+		s.knownSeq.Store(s.metaNow().Seq) // the file may not have all that the handler has acknowledged
 		return fmt.Errorf("boltstore: handler %q of %s was not removed: %w", name, s.source, err)
 	}
 	return nil

@@ -1,10 +1,13 @@
 package boltstore
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -136,8 +139,18 @@ func TestSettleParked(t *testing.T) {
 }
 
 // TestParkedGone: of objects that came and went under one key, the ones that the handler
-// may have been told, even during the commit, are kept. Some of many others are left out.
+// may have been told, even during the commit, are kept. Some of many others are left out. A
+// disk that failed may have kept a handler's last position out of the file.
 func TestParkedGone(t *testing.T) {
+	t.Run("in the file", func(t *testing.T) { testParkedGone(t, nil) })
+	t.Run("not written", func(t *testing.T) { testParkedGone(t, func(_ *Claimed, h *Handler) error { return h.Release() }) })
+	t.Run("not removed", func(t *testing.T) {
+		testParkedGone(t, func(s *Claimed, h *Handler) error { return s.RemoveHandler(h.name) })
+	})
+}
+
+// testParkedGone ends the registration with lost, if that is not nil, while the disk fails.
+func testParkedGone(t *testing.T, lost func(*Claimed, *Handler) error) {
 	db := openTest(t, testPath(t), Options{JournalBytes: 1})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
@@ -145,7 +158,9 @@ func TestParkedGone(t *testing.T) {
 	h, pos := claimHandler(t, s, "test")
 	const objects = 40
 	reach := uint64(12 * 2) // each comes and goes
-	pos.set(func(p *Position) { p.Cursor, p.Reach = 1, reach })
+	if pos.p.Cursor = 1; lost == nil {
+		pos.p.Reach = reach
+	}
 	rv := 0
 	put := func(typ cache.DeltaType, name string) {
 		t.Helper()
@@ -159,7 +174,15 @@ func TestParkedGone(t *testing.T) {
 		p.wait(t)
 	}
 	// The journal is kept for others until all is there.
-	for range objects {
+	for i := range objects {
+		if lost != nil && uint64(2*i) == reach {
+			db.h.setHook(func(*bolt.Tx) error { return syscall.ENOSPC })
+			h.Changed() // it was told all until now
+			if err := lost(s, h); !errors.Is(err, syscall.ENOSPC) {
+				t.Fatal(err)
+			}
+			db.h.setHook(nil)
+		}
 		put(cache.Added, "one")
 		put(cache.Deleted, "one")
 	}
@@ -169,6 +192,9 @@ func TestParkedGone(t *testing.T) {
 			t.Fatalf("%+v", handlerState1(t, s))
 		}
 		put(cache.Updated, "tick")
+	}
+	if lost != nil {
+		h, _ = claimHandler(t, s, "test")
 	}
 	page, err := h.ParkedOf([]string{"a/one"}, 0)
 	if err != nil || len(page.Keys) != 1 {
@@ -190,7 +216,7 @@ func TestParkedGone(t *testing.T) {
 			t.Errorf("the delete of object %d is missing in %v", i, gone)
 		}
 	}
-	if !gone[fmt.Sprint(2*objects)] || len(gone) > 12+maxGone {
+	if !gone[fmt.Sprint(2*objects)] || lost == nil && len(gone) > 12+maxGone {
 		t.Errorf("%d deletes are kept: %v", len(gone), gone)
 	}
 }
