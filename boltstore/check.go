@@ -338,6 +338,9 @@ func (db *DB) stateOf(id string, src sourceTx, handlers bool) State {
 	if st.Scope, serr = m.scope(src.gen(m.Generation)); err == nil {
 		err = serr
 	}
+	if st.Scope == "" && inMemory != nil {
+		st.Scope = inMemory.Scope // the next commit writes it
+	}
 	st.Namespaced = st.Scope == ScopeNamespaced
 	if inMemory != nil {
 		st.InUse = true

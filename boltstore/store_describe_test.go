@@ -134,3 +134,17 @@ func TestStatesAreTheCallers(t *testing.T) {
 		t.Errorf("in the file %q", st.Names)
 	}
 }
+
+// TestDescribedScopeIsTold: the scope of a new source is told as soon as it is described,
+// though the source's next commit writes it.
+func TestDescribedScopeIsTold(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	if err := s.Describe(Description{Scope: ScopeCluster}); err != nil {
+		t.Fatal(err)
+	}
+	states, err := db.Sources()
+	if err != nil || len(states) != 1 || states[0].Scope != ScopeCluster {
+		t.Errorf("%v %+v", err, states)
+	}
+}
