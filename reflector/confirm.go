@@ -19,6 +19,8 @@ const (
 	// It is also cheap if the link is near and fast and the list will come before a
 	// bookmark. A list of few objects also asks for the server's version, which saves a
 	// round trip or two. Otherwise, and after an outage, ConfirmAuto is ConfirmBookmark.
+	// For callers of WaitForFresh it is ConfirmList whenever the list is of few objects and
+	// round trips are short.
 	ConfirmAuto Confirm = iota
 	// ConfirmBookmark waits one to two seconds for a bookmark. It costs the fewest bytes.
 	ConfirmBookmark
@@ -67,6 +69,7 @@ type proving struct {
 	mu     sync.Mutex
 	tried  bool        // in this life
 	failed bool        // a request has failed, or the server does not return what is needed
+	vain   bool        // a list for callers that wait has shown nothing
 	answer *pageAnswer // the list that answered the last question, see askByList
 }
 
@@ -109,6 +112,20 @@ func (p *proving) may() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.tried && !p.failed
+}
+
+// helps says whether no list for callers that wait was in vain in this life.
+func (p *proving) helps() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.vain
+}
+
+// inVain: one was.
+func (p *proving) inVain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.vain = true
 }
 
 // try notes that it does.

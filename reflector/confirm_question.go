@@ -16,24 +16,67 @@ import (
 //
 // The answer is nil if the version must be asked for alone. The error is the link's.
 func (s *ListerWatcher) askByList(ctx context.Context) (*pageAnswer, error) {
+	if !s.waits() || !s.proving.may() {
+		return nil, nil
+	}
+	a, err := s.listFew(ctx, true)
+	if !errors.Is(err, errNotAsked) {
+		s.proving.try()
+	}
+	if showsNothing(err) {
+		return nil, nil
+	}
+	return a, err
+}
+
+// askForWaiting is askByList for callers of WaitForFresh, once the server has stated a later
+// version than the file's. They then need not wait for a bookmark. It is for links whose
+// round trips are short: bytes of other links are left to starts.
+func (s *ListerWatcher) askForWaiting(ctx context.Context) *pageAnswer {
+	if s.requests.server == "" || !s.proving.helps() || !s.fresh.want() {
+		return nil
+	}
+	a, err := s.listFew(ctx, false)
+	if showsNothing(err) && !errors.Is(err, errNotAsked) {
+		s.proving.inVain()
+	}
+	if a == nil || a.about.Continue != "" {
+		return nil
+	}
+	return a
+}
+
+// errNotAsked: no list was asked for.
+var errNotAsked = fmt.Errorf("%w: it was not asked for", errNotWorth)
+
+// showsNothing says whether a list has shown nothing, not even about the link.
+func showsNothing(err error) bool {
+	return errors.Is(err, errNotWorth) || errors.Is(err, errNoMetadata) || errors.Is(err, wire.ErrForm)
+}
+
+// listFew lists the metadata of all objects, if they are few: at a start if the link admits
+// it, else if a round trip is short.
+func (s *ListerWatcher) listFew(ctx context.Context, start bool) (*pageAnswer, error) {
 	objects := int64(s.store.State().Objects)
 	_, all := metadataSize(s.store)
-	if s.proving.mode != ConfirmAuto || objects == 0 || all > fewBytes || !s.comparable() || !s.waits() || !s.proving.may() {
-		return nil, nil
+	if s.proving.mode != ConfirmAuto || objects == 0 || all > fewBytes || !s.comparable() {
+		return nil, errNotAsked
 	}
 	m, err := s.requests.template(ctx, s.queue.AcceptedVersion())
 	if m == nil || err != nil {
-		return nil, nil // the question meets the same error, and explains it
+		return nil, errNotAsked // the question meets the same error, and explains it
+	}
+	if !start && !m.t.speed.quick() {
+		return nil, errNotAsked
 	}
 	guarded, g := s.requests.guard(ctx, s.requests.short(), metav1.ListOptions{})
-	a, err := m.list(s.cluster.trace(guarded), pageAsk{objects: objects + max(objects/8, 8), pack: true, most: all*5/4 + 1<<10, few: true})
-	if err = g.end(err); !errors.Is(err, errNoRoom) {
-		s.proving.try()
-	}
-	switch {
-	case errors.Is(err, errNotWorth), errors.Is(err, errNoMetadata), errors.Is(err, wire.ErrForm):
+	a, err := m.list(s.cluster.trace(guarded), pageAsk{objects: objects + max(objects/8, 8), pack: true, most: all*5/4 + 1<<10, few: start})
+	switch err = g.end(err); {
+	case errors.Is(err, errNoRoom):
+		return nil, errNotAsked
+	case showsNothing(err):
 		s.log.V(1).Info("A list does not ask for the version", "source", s.store.Source().String(), "reason", err.Error())
-		return nil, nil
+		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("list the metadata of %s: %w", s.store.Source(), err)
 	}

@@ -344,6 +344,31 @@ func TestFirstConnectionShowsTheLink(t *testing.T) {
 	}
 }
 
+// TestLinkIsQuick: a list confirms for callers that wait if the link connects and answers at
+// once. If another client has made the connection, an answer within the time to connect
+// shows the same. A page that comes slowly shows that it is not.
+func TestLinkIsQuick(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		show func(*linkSpeed)
+		want bool
+	}{
+		{"nothing is known", func(*linkSpeed) {}, false},
+		{"connected by another client", func(r *linkSpeed) { r.answered(nearConnect) }, true},
+		{"the same, far", func(r *linkSpeed) { r.answered(nearConnect + 1) }, false},
+		{"connected", func(r *linkSpeed) { r.connected(nearConnect); r.answered(nearAnswer) }, true},
+		{"no answer yet", func(r *linkSpeed) { r.answered(0); r.connected(nearConnect) }, false},
+		{"far", func(r *linkSpeed) { r.connected(nearConnect + 1); r.answered(0) }, false},
+		{"slow", func(r *linkSpeed) { r.answered(0); r.paged(probeBytes, time.Second) }, false},
+		{"fast", func(r *linkSpeed) { r.answered(0); r.paged(probeBytes, time.Millisecond) }, true},
+	} {
+		r := newLinkSpeed()
+		if tc.show(r); r.quick() != tc.want {
+			t.Errorf("%s: quick is %v", tc.name, !tc.want)
+		}
+	}
+}
+
 // TestLinkAdmits: the bytes that lists may bring before a watch is open depend on the
 // link's behaviour so far.
 func TestLinkAdmits(t *testing.T) {

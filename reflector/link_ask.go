@@ -63,15 +63,20 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 }
 
 // question asks for the server's version. A list of few objects answers it if such a list
-// may confirm; listed is nil if it does not have all of them.
+// may confirm, or if callers wait for more than the version; listed is nil if it does not
+// have all of them.
 func (s *ListerWatcher) question(ctx context.Context) (rv string, listed *pageAnswer, err error) {
 	listed, err = s.askByList(ctx)
 	switch {
 	case err != nil:
 		return "", nil, err
 	case listed == nil:
-		rv, err = s.serverVersion(ctx)
-		return rv, nil, err
+		if rv, err = s.serverVersion(ctx); err != nil || !versions.Newer(rv, s.queue.AcceptedVersion()) {
+			return rv, nil, err
+		}
+		if listed = s.askForWaiting(ctx); listed == nil || versions.Newer(rv, listVersion(&listed.about)) {
+			return rv, nil, nil
+		}
 	case listed.about.Continue != "":
 		return listVersion(&listed.about), nil, nil
 	}

@@ -3,6 +3,8 @@ package reflector
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,23 +21,26 @@ import (
 )
 
 // TestWaitForFresh: at once if it is fresh enough; else for a question, and a
-// short watch if the server has moved on; for a server without bookmarks a
-// full list; never by itself without a server.
+// short watch if the server has moved on, or over a near link a list beside it; for a
+// server without bookmarks a full list; never by itself without a server.
 func TestWaitForFresh(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		so      kubesim.Options
 		maxAge  time.Duration
 		other   bool
+		near    bool
 		most    time.Duration
 		lists   int
 		watches int
 		full    int
 	}{
-		{"fresh enough", kubesim.Options{}, time.Minute, true, 0, 0, 0, 0},
-		{"nothing has happened", kubesim.Options{}, 0, false, 0, 1, 1, 0},
-		{"others have changed", kubesim.Options{}, 0, true, 2 * time.Second, 1, 1, 0},
-		{"without bookmarks", kubesim.Options{NoBookmarks: true}, 0, true, 8 * time.Second, 3, 3, 1},
+		{"fresh enough", kubesim.Options{}, time.Minute, true, true, 0, 0, 0, 0},
+		{"nothing has happened", kubesim.Options{}, 0, false, false, 0, 1, 1, 0},
+		{"nothing has happened, over a near link", kubesim.Options{}, 0, false, true, 0, 1, 1, 0},
+		{"others have changed, over a near link", kubesim.Options{}, 0, true, true, calm, 1, 1, 1},
+		{"others have changed", kubesim.Options{}, 0, true, false, 2 * time.Second, 1, 1, 0},
+		{"without bookmarks", kubesim.Options{NoBookmarks: true}, 0, true, false, 8 * time.Second, 3, 3, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, 3, tc.so, Options{}, func(f *fixture) {
@@ -45,6 +50,11 @@ func TestWaitForFresh(t *testing.T) {
 				if tc.other {
 					f.other()
 				}
+				link := transportOf(t, f.client.Transport).speed
+				if link.connected(time.Second); tc.near {
+					link.connected(0)
+				}
+				link.answered(0)
 				began := time.Now()
 				done := make(chan error, 3)
 				for range 3 { // together they cost no more than one
@@ -82,6 +92,54 @@ func TestWaitForFresh(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestFreshAgain: callers that come one after the other, as of a program that reads before
+// each write, each get an answer of their own at once over a near link. The watch that
+// catches up does not keep them waiting. If the server shows no metadata, they wait for
+// bookmarks, and only the first one asks for a list.
+func TestFreshAgain(t *testing.T) {
+	for name, refuses := range map[string]bool{"lists": false, "no metadata": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+				f.reflect()
+				after(30 * time.Second)
+				link := transportOf(t, f.client.Transport).speed
+				link.connected(0)
+				link.answered(0)
+				asked := 0
+				f.sim.FailNext(func(r *http.Request) bool {
+					list := strings.HasSuffix(r.URL.Path, "/configmaps") && strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") && !isWatch(r)
+					if list {
+						asked++
+					}
+					return list && refuses
+				}, 1<<30, code(http.StatusNotAcceptable))
+				for i := range 5 {
+					f.put("cm1", 100+i, 1)
+					f.other()
+					after(time.Millisecond) // the bubble's clock stands still otherwise, and calls would be at one time
+					began := time.Now()
+					if err := f.WaitForFresh(t.Context(), 0); err != nil {
+						t.Fatal(err)
+					}
+					if took := time.Since(began); (took > 100*time.Millisecond) != refuses {
+						t.Errorf("caller %d waited %s", i, took)
+					}
+					if diff := f.differs(); diff != "" {
+						t.Error(diff)
+					}
+				}
+				if want := map[bool]int{false: 5, true: 1}[refuses]; asked != want {
+					t.Errorf("%d lists, not %d", asked, want)
+				}
+				after(5 * time.Second)
+				if st := f.State(); st.Phase != PhaseLive || st.Relists[ReasonFirst] != 1 || len(st.Relists) > 1 {
+					t.Error(st, st.Relists)
+				}
+			})
+		})
+	}
 }
 
 // TestFreshOfAnEarlierLife: a confirmation in an earlier life stays fresh for as long,

@@ -50,6 +50,20 @@ func (r *linkSpeed) near() (near, known bool, judged <-chan struct{}) {
 	return r.connect >= 0 && r.connect <= nearConnect && r.answer <= nearAnswer, false, r.judged
 }
 
+// quick says whether a round trip is short, as far as that is known, and no page has shown
+// that the link is slow. If another client has made the connection, only answers show it.
+func (r *linkSpeed) quick() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known && !r.fast {
+		return false
+	}
+	if r.connect < 0 {
+		return r.answer <= nearConnect
+	}
+	return r.connect <= nearConnect && r.answer <= nearAnswer
+}
+
 // paged: the first page of a list has brought this many bytes. A few bytes that come
 // slowly show nothing.
 func (r *linkSpeed) paged(size int64, took time.Duration) {

@@ -18,6 +18,7 @@ func TestReadersWithoutBookmarks(t *testing.T) {
 	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{}, func(f *fixture) {
 		f.reflect()
 		after(30 * time.Second)
+		transportOf(t, f.client.Transport).speed.connected(time.Second) // over a near link small lists answer
 		f.sent()
 		var vain time.Duration
 		fresh, unproven := 0, 0

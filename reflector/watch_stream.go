@@ -165,8 +165,11 @@ func (w *watcher) isQuiet() bool {
 // mustAsk says whether a caller waits for an answer that only a question brings.
 func (w *watcher) mustAsk() bool {
 	_, kept := w.inner.(*ahead)
-	if w.short || kept && !w.s.queue.Reached() || !w.s.fresh.want() {
-		return false // an answer is under way
+	if !w.s.fresh.want() {
+		return false
+	}
+	if _, asked := w.s.queue.Target(); (w.short || kept && !w.s.queue.Reached()) && w.s.queue.Proven().Before(asked) {
+		return false // an answer is under way; otherwise a list has given it
 	}
 	d := w.s.proofIn()
 	if d > 0 { // nothing else can confirm, and the watch goes on until then
