@@ -19,8 +19,8 @@ const (
 	// It is also cheap if the link is near and fast and the list will come before a
 	// bookmark. A list of few objects also asks for the server's version, which saves a
 	// round trip or two. Otherwise, and after an outage, ConfirmAuto is ConfirmBookmark.
-	// For callers of WaitForFresh it is ConfirmList whenever the list is of few objects and
-	// round trips are short.
+	// For callers of WaitForFresh, also later and after an outage, a list of few objects
+	// confirms if round trips are short and no such list was in vain.
 	ConfirmAuto Confirm = iota
 	// ConfirmBookmark waits one to two seconds for a bookmark. It costs the fewest bytes.
 	ConfirmBookmark
@@ -54,6 +54,8 @@ const (
 	nearBytes = 64 << 20
 	// provingPage is the largest page of a list that proves. The page is in memory.
 	provingPage = 2 << 20
+	// mostBehind is how long lists answer callers that wait until one waits for the bookmark.
+	mostBehind = 30 * time.Second
 	// mostLacking is how many objects of a list may be left to the watch.
 	mostLacking = 5000
 )
@@ -70,6 +72,7 @@ type proving struct {
 	tried  bool        // in this life
 	failed bool        // a request has failed, or the server does not return what is needed
 	vain   bool        // a list for callers that wait has shown nothing
+	behind time.Time   // since when lists answer callers that wait; zero once the stated version was reached
 	answer *pageAnswer // the list that answered the last question, see askByList
 }
 
@@ -119,6 +122,24 @@ func (p *proving) helps() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.vain
+}
+
+// lags notes that a list answers a caller that waits, and says whether lists have done so for
+// too long. Only the watch moves the resume point, and callers that keep coming end it early.
+func (p *proving) lags(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.behind.IsZero() {
+		p.behind = now
+	}
+	return now.Sub(p.behind) > mostBehind
+}
+
+// reached: the watch has brought the stated version.
+func (p *proving) reached() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.behind = time.Time{}
 }
 
 // inVain: one was.

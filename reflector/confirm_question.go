@@ -33,7 +33,7 @@ func (s *ListerWatcher) askByList(ctx context.Context) (*pageAnswer, error) {
 // version than the file's. They then need not wait for a bookmark. It is for links whose
 // round trips are short: bytes of other links are left to starts.
 func (s *ListerWatcher) askForWaiting(ctx context.Context) *pageAnswer {
-	if s.requests.server == "" || !s.proving.helps() || !s.fresh.want() {
+	if s.requests.server == "" || s.link.bookmarkless() || !s.proving.helps() || !s.fresh.want() || s.proving.lags(s.clock.Now()) {
 		return nil
 	}
 	a, err := s.listFew(ctx, false)

@@ -55,7 +55,9 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	}
 	s.link.stated()
 	if rv != "" {
-		if s.queue.Confirm(rv, began); !s.queue.Reached() {
+		if s.queue.Confirm(rv, began); s.queue.Reached() {
+			s.proving.reached()
+		} else {
 			s.proving.keep(listed)
 		}
 	}

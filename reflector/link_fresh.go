@@ -97,7 +97,7 @@ func (w *waiters) want() bool {
 //
 // If necessary, the server is asked. That takes a question and a short watch, some two
 // seconds if other types change. Over a link whose round trips are short, a list of the
-// metadata of few objects takes their place (ConfirmAuto). If the server sends no bookmarks, as kube-apiserver for
+// metadata of few objects takes the place of the watch (ConfirmAuto). If the server sends no bookmarks, as kube-apiserver for
 // events, it takes a full list. While callers keep coming, such lists are read ever more
 // rarely, up to a minute apart. A caller whose deadline comes before the next list gets
 // an error at once. Several callers share question, watch and list. Other errors are the

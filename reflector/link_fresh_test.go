@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -140,6 +141,36 @@ func TestFreshAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFreshWithoutAnEnd: while callers come twice a second for minutes, the resume point moves
+// on all the same, as bookmarks move it: it must not expire.
+func TestFreshWithoutAnEnd(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(30 * time.Second)
+		link := transportOf(t, f.client.Transport).speed
+		link.connected(0)
+		link.answered(0)
+		waited := 0
+		for began := time.Now(); time.Since(began) < 5*time.Minute; after(500 * time.Millisecond) {
+			f.other()
+			at := time.Now()
+			if err := f.WaitForFresh(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			if time.Since(at) > 100*time.Millisecond {
+				waited++
+			}
+			rv, err := strconv.ParseUint(f.queue.AcceptedVersion(), 10, 64)
+			if behind := f.sim.Revision() - rv; err != nil || behind > 2*60+10 {
+				t.Fatalf("the resume point is %d versions behind after %s, %v", behind, time.Since(began), err)
+			}
+		}
+		if waited > 20 {
+			t.Errorf("%d callers waited for bookmarks", waited)
+		}
+	})
 }
 
 // TestFreshOfAnEarlierLife: a confirmation in an earlier life stays fresh for as long,

@@ -210,6 +210,7 @@ func (w *watcher) pass(ev watch.Event) bool {
 	w.last, w.seen = w.s.clock.Now(), w.p.seenBytes()
 	if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(rv) {
 		w.s.enter(PhaseLive, "")
+		w.s.proving.reached()
 		w.proved()
 		w.audit.reset(w.readIn())
 		if w.s.fresh.wantAnswer() { // a caller has come since the server was asked
