@@ -115,7 +115,7 @@ func TestBookmarksShareCommits(t *testing.T) {
 			all, producers = append(all, s), append(producers, p)
 		}
 		before := db.Stats().Transactions.Count()
-		time.Sleep(10 * time.Hour) // on the bubble's clock, which takes no time: two events of each source come meanwhile, and nothing says that no more bookmark falls due
+		time.Sleep(10 * time.Hour) // on the bubble's clock, which takes no time: a bookmark that is written without need passes for none if it comes later; no signal exists for one that never comes
 		synctest.Wait()
 		events := 0
 		for _, p := range producers {

@@ -95,6 +95,14 @@ func TestWaitForFresh(t *testing.T) {
 	})
 }
 
+// near makes the link one whose round trips are short.
+func (f *fixture) near() {
+	f.t.Helper()
+	link := transportOf(f.t, f.client.Transport).speed
+	link.connected(0)
+	link.answered(0)
+}
+
 // TestFreshAgain: callers that come one after the other, as of a program that reads before
 // each write, each get an answer of their own at once over a near link. The watch that
 // catches up does not keep them waiting. If the server shows no metadata, they wait for
@@ -105,9 +113,7 @@ func TestFreshAgain(t *testing.T) {
 			bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 				f.reflect()
 				after(30 * time.Second)
-				link := transportOf(t, f.client.Transport).speed
-				link.connected(0)
-				link.answered(0)
+				f.near()
 				asked := 0
 				f.sim.FailNext(func(r *http.Request) bool {
 					list := strings.HasSuffix(r.URL.Path, "/configmaps") && strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") && !isWatch(r)
@@ -149,9 +155,7 @@ func TestFreshWithoutAnEnd(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.reflect()
 		after(30 * time.Second)
-		link := transportOf(t, f.client.Transport).speed
-		link.connected(0)
-		link.answered(0)
+		f.near()
 		waited := 0
 		for began := time.Now(); time.Since(began) < 5*time.Minute; after(500 * time.Millisecond) {
 			f.other()
