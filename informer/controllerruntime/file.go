@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,23 +32,32 @@ func (f *file) Close() error {
 }
 
 // caches returns newCache, nil for the default, for caches over the file.
-func (f *file) caches(newCache cache.NewCacheFunc) cache.NewCacheFunc {
+func (f *file) caches(newCache cache.NewCacheFunc, strict bool) cache.NewCacheFunc {
 	if newCache == nil {
 		newCache = cache.New
 	}
 	return func(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
+		kept, informers := &fileCache{file: f, strict: strict}, o.NewInformer
+		o.NewInformer = func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			kept.used.Store(true)
+			return informers(lw, example, resync, indexers)
+		}
 		c, err := newCache(cfg, o)
 		if err != nil {
 			return nil, err
 		}
-		return &fileCache{c, f}, nil
+		kept.Cache = c
+		return kept, nil
 	}
 }
 
 // fileCache is a cache over a file.
 type fileCache struct {
 	cache.Cache
-	file *file
+	file   *file
+	strict bool
+	used   atomic.Bool // it has asked for an informer of the file
+	passed sync.Once   // it has made one without
 }
 
 // List implements client.Reader. The stores have no error with which to list a closed file,
@@ -57,14 +67,46 @@ func (c *fileCache) List(ctx context.Context, list client.ObjectList, opts ...cl
 	if err == nil && c.file.closed.Load() {
 		return fmt.Errorf("controllerruntime: the manager has ended: %s: %w", c.file.Path(), boltstore.ErrClosed)
 	}
-	return err
+	return c.inFile(err)
+}
+
+// Get implements client.Reader.
+func (c *fileCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.inFile(c.Cache.Get(ctx, key, obj, opts...))
+}
+
+// GetInformer implements cache.Informers.
+func (c *fileCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	inf, err := c.Cache.GetInformer(ctx, obj, opts...)
+	return inf, c.inFile(err)
+}
+
+// GetInformerForKind implements cache.Informers.
+func (c *fileCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	inf, err := c.Cache.GetInformerForKind(ctx, gvk, opts...)
+	return inf, c.inFile(err)
+}
+
+// inFile is called when an informer is there, unless there is an error. It notes once that
+// the cache does not make its informers by the function that it was given.
+func (c *fileCache) inFile(err error) error {
+	if err != nil || c.used.Load() {
+		return err
+	}
+	err = errors.New("controllerruntime: the NewCache of the options makes its cache without the NewInformer of the options that it is given, so the file is not used")
+	c.passed.Do(func() { c.file.AddFallback(fmt.Sprintf("%T", c.Cache), c.strict, err) })
+	if c.strict {
+		return err
+	}
+	return nil
 }
 
 // newInformer is the type of cache.Options.NewInformer.
 type newInformer func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// inMemory returns a function that leaves the kinds of InMemory to client-go's informers.
-func (f File) inMemory(s *runtime.Scheme) (func(newInformer) newInformer, error) {
+// inMemory returns a function that leaves the kinds of InMemory to client-go's informers, in
+// caches of any scheme.
+func (f File) inMemory(s *runtime.Scheme) (func(*runtime.Scheme, newInformer) newInformer, error) {
 	kinds := map[schema.GroupKind]bool{}
 	for _, obj := range f.InMemory {
 		if isNil(obj) {
@@ -76,7 +118,7 @@ func (f File) inMemory(s *runtime.Scheme) (func(newInformer) newInformer, error)
 		}
 		kinds[gvk.GroupKind()] = true
 	}
-	return func(kept newInformer) newInformer {
+	return func(s *runtime.Scheme, kept newInformer) newInformer {
 		return func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			if gvk, err := apiutil.GVKForObject(example, s); err == nil && kinds[gvk.GroupKind()] {
 				return toolscache.NewSharedIndexInformer(lw, example, resync, indexers)

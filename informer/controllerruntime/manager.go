@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -39,7 +40,8 @@ type File struct {
 // file is closed by the end of the process, or by the next NewManager of that path. If the
 // manager is never started, the file stays open until the process ends. Once the file is
 // closed, reads of the cache fail with boltstore.ErrClosed. A NewCache in the options must
-// make its cache with the NewInformer that it is given.
+// make its cache with the NewInformer that it is given. If it does not, the log says that
+// the file is not used, or with Strict the cache's reads fail.
 //
 // A manager's RESTMapper asks the server which kinds it has. If the server does not answer
 // within a second, NewManager's goes by the kinds in the file, so that a manager can start
@@ -56,9 +58,10 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 		return nil, errors.New("controllerruntime: a manager needs a rest.Config, as ctrl.GetConfig gives it")
 	}
 	if o.Cache.NewInformer != nil {
-		return nil, errors.New("controllerruntime: the options have a Cache.NewInformer, so the file would not be used: leave it out, or use informer.ForControllerRuntime with ctrl.NewManager")
+		return nil, errInformers
 	}
-	apart, err := f.inMemory(schemeOf(o))
+	scheme := schemeOf(o.Cache, o.Scheme)
+	apart, err := f.inMemory(scheme)
 	if err != nil {
 		return nil, err
 	}
@@ -68,16 +71,19 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 		return nil, err
 	}
 	db := &file{DB: opened}
-	o.Cache.NewInformer = apart(informer.ForControllerRuntime(db.DB, f.Informers))
-	wake(&o, db.DB, f.Informers.Reflector.Cluster)
-	o.NewCache = db.caches(o.NewCache)
+	o.Cache.NewInformer = apart(scheme, informer.ForControllerRuntime(db.DB, f.Informers))
+	name := f.Informers.Reflector.Cluster
+	wake(&o.MapperProvider, &o.Cache, scheme, db.DB, name)
+	o.NewCache = db.caches(o.NewCache, f.Informers.Strict)
 	mgr, err := manager.New(reflector.WrapConfig(rest.CopyConfig(cfg)), o)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	files.add(db.DB)
-	return &kept{Manager: mgr, db: db, elects: o.LeaderElection, graceless: o.GracefulShutdownTimeout != nil && *o.GracefulShutdownTimeout == 0}, nil
+	return &kept{Manager: mgr, db: db, apart: apart, cluster: name, elects: o.LeaderElection, graceless: o.GracefulShutdownTimeout != nil && *o.GracefulShutdownTimeout == 0}, nil
 }
+
+var errInformers = errors.New("controllerruntime: the options have a Cache.NewInformer, so the file would not be used: leave it out, or use informer.ForControllerRuntime with ctrl.NewManager")
 
 // FileOf returns the file of a manager that NewManager has made, nil for any other. Its
 // checks are one line each:
@@ -95,8 +101,10 @@ func FileOf(mgr manager.Manager) *boltstore.DB {
 type kept struct {
 	manager.Manager
 	db        *file
-	elects    bool // it has a lease
-	graceless bool // it does not wait for its work to end
+	apart     func(*runtime.Scheme, newInformer) newInformer // see File.InMemory
+	cluster   string                                         // its own cluster's name in the file
+	elects    bool                                           // it has a lease
+	graceless bool                                           // it does not wait for its work to end
 	started   atomic.Bool
 }
 

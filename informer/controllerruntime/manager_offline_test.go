@@ -299,7 +299,7 @@ func TestQuestionsEnd(t *testing.T) {
 		}
 	})
 	var o manager.Options
-	wake(&o, db, "")
+	wake(&o.MapperProvider, &o.Cache, schemeOf(o.Cache, o.Scheme), db, "")
 	var asked, endless atomic.Int64
 	m, err := o.MapperProvider(&rest.Config{Host: "http://example.com"}, &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		asked.Add(1)

@@ -19,9 +19,9 @@ import (
 	clientgo "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
@@ -49,15 +49,18 @@ type wakingMapper struct {
 	scopes sync.Map                  // boltstore.Scope by schema.GroupVersionResource, as mapped
 }
 
-// wake makes the manager's options use a wakingMapper over the cluster's part of the file,
-// unless they have a mapper. Its informers then note in the file which scope their kinds have: without
-// objects, nothing else would show it.
-func wake(o *manager.Options, db *boltstore.DB, cluster string) {
-	if o.MapperProvider != nil {
+// mapperProvider is the type of manager.Options.MapperProvider.
+type mapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error)
+
+// wake makes the options of a manager or cluster use a wakingMapper over the cluster's part of
+// the file, unless they have a mapper. Its informers then note in the file which scope their
+// kinds have: without objects, nothing else would show it.
+func wake(mapper *mapperProvider, c *crcache.Options, s *runtime.Scheme, db *boltstore.DB, cluster string) {
+	if *mapper != nil {
 		return
 	}
 	m := &wakingMapper{}
-	o.MapperProvider = func(cfg *rest.Config, c *http.Client) (meta.RESTMapper, error) {
+	*mapper = func(cfg *rest.Config, c *http.Client) (meta.RESTMapper, error) {
 		if c != nil && c.Timeout == 0 {
 			ends := *c
 			ends.Timeout = discoveryTimeout
@@ -78,9 +81,9 @@ func wake(o *manager.Options, db *boltstore.DB, cluster string) {
 		m.server, m.file, m.groups = server, mapperOf(states, cluster), groups
 		return m, nil
 	}
-	informers, scheme := o.Cache.NewInformer, schemeOf(*o)
-	o.Cache.NewInformer = func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-		inf := informers(lw, withKind(example, scheme), resync, indexers)
+	informers := c.NewInformer
+	c.NewInformer = func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+		inf := informers(lw, withKind(example, s), resync, indexers)
 		if kept, ok := inf.(*informer.Informer); ok {
 			m.describe(kept.Store())
 		}
@@ -88,9 +91,9 @@ func wake(o *manager.Options, db *boltstore.DB, cluster string) {
 	}
 }
 
-// schemeOf is the scheme of the manager's cache.
-func schemeOf(o manager.Options) *runtime.Scheme {
-	return cmp.Or(o.Cache.Scheme, o.Scheme, clientgo.Scheme)
+// schemeOf is the scheme of a cache, of a manager or cluster that has this one.
+func schemeOf(c crcache.Options, s *runtime.Scheme) *runtime.Scheme {
+	return cmp.Or(c.Scheme, s, clientgo.Scheme)
 }
 
 // withKind returns the example with its kind, if the scheme gives its Go type one of another
