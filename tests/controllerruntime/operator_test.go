@@ -37,6 +37,7 @@ const (
 	envHang       = "OPERATOR_HANG"      // the name of an object whose reconcile does not return
 	envDice       = "OPERATOR_DICE"      // some reconciles fail
 	envAgain      = "OPERATOR_AGAIN"     // each asks to be made again in an hour
+	envElect      = "OPERATOR_ELECT"     // it waits for the file and for the lease, and has a plain controller, too
 )
 
 // operate is an operator over config maps. For each reconcile, before it returns, it
@@ -51,12 +52,21 @@ func operate(path, kubeconfig string) error {
 	for ns := range strings.SplitSeq(os.Getenv(envNamespace), ",") {
 		namespaces[ns] = cache.Config{}
 	}
-	mgr, err := durable.NewManager(cfg, ctrl.Options{
+	o, f := ctrl.Options{
 		Metrics: metrics.Options{BindAddress: "0"},
 		Cache:   cache.Options{DefaultNamespaces: namespaces},
-	}, durable.File{Path: path})
+	}, durable.File{Path: path}
+	if os.Getenv(envElect) != "" {
+		elect(&o, &f)
+	}
+	mgr, err := durable.NewManager(cfg, o, f)
 	if err != nil {
 		return err
+	}
+	if o.LeaderElection {
+		if err := plain(mgr); err != nil {
+			return err
+		}
 	}
 	work := durable.NewWork("operator")
 	err = ctrl.NewControllerManagedBy(mgr).
