@@ -36,6 +36,10 @@ import (
 // the objects in memory only (see informer.ForControllerRuntime), the source is no more
 // durable than source.Kind, and the log says so.
 //
+// A replica that waits for its lease has not told its file the work's name yet. If it wins the
+// lease for the first time, it gets every object, but no earlier delete. With
+// controller.Options.EnableWarmup it also gets what was deleted while it waited.
+//
 // A Work has only one source of each type and list. If a controller ends while the cache
 // goes on, another one can begin with a Work of that name. It gets what the first one had
 // not finished.
