@@ -135,6 +135,19 @@ func (l *link) began(well bool) {
 	}
 }
 
+// unlisted: the list that linkUnreadable asks for has failed. The watch is tried again, and
+// the next list comes after as many more failures as before. unlisted returns false if
+// another reason for a list has come since.
+func (l *link) unlisted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != linkUnreadable {
+		return false
+	}
+	l.set(linkInDoubt)
+	return true
+}
+
 // relisted: a whole list has been read. Its version is the server's.
 func (l *link) relisted() {
 	l.mu.Lock()

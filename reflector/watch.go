@@ -203,6 +203,8 @@ func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {
 	case reason == ReasonAudit || reason == ReasonUnconfirmed:
 		s.audit.postpone()
 		return true
+	case reason == ReasonUnreadable: // watches and lists fail by turns, and watches may work again
+		return s.link.unlisted()
 	}
 	return false
 }

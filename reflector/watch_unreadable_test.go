@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +110,35 @@ func TestRefusedVersion(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRefusedLists: after watches that failed, a server that answers no list of everything does
+// not keep a source from its watch, once that works again.
+func TestRefusedLists(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(time.Second)
+		down := kubesim.Answer(apierrors.NewServiceUnavailable("no"))
+		f.sim.FailNext(isWatch, 4, down)
+		lists := 0
+		f.sim.FailNext(func(r *http.Request) bool {
+			list := strings.HasSuffix(r.URL.Path, "/configmaps") && !isWatch(r) && r.URL.Query().Get("limit") != "1" // else it is a question
+			if list && r.URL.Query().Get("resourceVersionMatch") == "" {
+				lists++
+			}
+			return list
+		}, 1<<30, down)
+		f.sim.DropConnections()
+		f.put("cm1", 10, 1)
+		f.delete("cm2")
+		after(5 * time.Minute)
+		if d := f.differs(); d != "" {
+			t.Error(d)
+		}
+		if st := f.State(); st.Phase != PhaseLive || lists == 0 || lists > 3 {
+			t.Errorf("%s after %d lists", st, lists)
+		}
+	})
 }
 
 // TestWatchesThatMustWait: a server that refuses watches since it is busy, or does not allow
