@@ -3,6 +3,7 @@ package stores_test
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,8 +91,19 @@ func TestExpirationModel(t *testing.T) {
 	})
 }
 
+// oddWords are index functions whose values repeat, are empty, long, or not text. "none"
+// has no values.
+var oddWords = cache.Indexers{
+	"word": byWord["word"],
+	"odd": func(obj any) ([]string, error) {
+		v := obj.(*token).Value
+		return []string{v, "", v + "\x00", strings.Repeat(v, 600), v, "\xff" + obj.(*token).Name}, nil
+	},
+	"none": func(any) ([]string, error) { return nil, nil },
+}
+
 // TestThreadSafeModel: random programs get the same answers from client-go's
-// ThreadSafeStore and ours.
+// ThreadSafeStore and ours, also where indices are added to a full store or do not exist.
 func TestThreadSafeModel(t *testing.T) {
 	dir, runs := t.TempDir(), 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -103,10 +115,13 @@ func TestThreadSafeModel(t *testing.T) {
 		reopened := func() cache.ThreadSafeStoreWithTransaction {
 			return must(stores.NewThreadSafeStore(claim(t, db), func(err error) { rt.Error(err) }))(t)
 		}
+		long := strings.Repeat("k", 40_000)
 		ours := reopened()
 		theirs := cache.NewThreadSafeStore(cache.Indexers{"word": byWord["word"]}, cache.Indices{}).(cache.ThreadSafeStoreWithTransaction)
 		both := []cache.ThreadSafeStoreWithTransaction{theirs, ours}
-		key := func() string { return rapid.SampledFrom([]string{"", "a", "b/c", "b", "ä\x00"}).Draw(rt, "key") }
+		key := func() string {
+			return rapid.SampledFrom([]string{"", "a", "b/c", "b", "ä\x00", "\xff\xff", long, long + "/b"}).Draw(rt, "key")
+		}
 		some := func() *token {
 			return &token{rapid.SampledFrom([]string{"n", "m"}).Draw(rt, "name"), rapid.SampledFrom([]string{"", "x", "x y", "y", "z x"}).Draw(rt, "value")}
 		}
@@ -152,17 +167,42 @@ func TestThreadSafeModel(t *testing.T) {
 				db = open(t, path, o)
 				ours = reopened()
 				both[1] = ours
+				for name, fn := range theirs.GetIndexers() {
+					if name != "word" {
+						must(0, ours.AddIndexers(cache.Indexers{name: fn}))(t)
+					}
+				}
+			},
+			"add indices": func(rt *rapid.T) {
+				add := cache.Indexers{}
+				for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"word", "odd", "none"}), 0, 3, rapid.ID).Draw(rt, "indices") {
+					add[name] = oddWords[name]
+				}
+				same("AddIndexers", func(s cache.ThreadSafeStore) any { return s.AddIndexers(add) })
 			},
 			"": func(rt *rapid.T) {
 				k := key()
 				same("Get", func(s cache.ThreadSafeStore) any { o, ok := s.Get(k); return shown(o, ok, nil) })
 				same("List", func(s cache.ThreadSafeStore) any { return text(s.List()) })
 				same("ListKeys", func(s cache.ThreadSafeStore) any { return sorted(s.ListKeys()) })
-				same("ListIndexFuncValues", func(s cache.ThreadSafeStore) any { return sorted(s.ListIndexFuncValues("word")) })
 				same("version", func(s cache.ThreadSafeStore) any { return s.LastStoreSyncResourceVersion() })
-				for _, v := range []string{"x", "y", "z", "none"} {
-					same("ByIndex", func(s cache.ThreadSafeStore) any { return text(must(s.ByIndex("word", v))(t)) })
-					same("IndexKeys", func(s cache.ThreadSafeStore) any { return sorted(must(s.IndexKeys("word", v))(t)) })
+				o := some()
+				for _, name := range []string{"word", "odd", "none", "", "no index"} {
+					same("ListIndexFuncValues "+name, func(s cache.ThreadSafeStore) any { return sorted(s.ListIndexFuncValues(name)) })
+					same("Index "+name, func(s cache.ThreadSafeStore) any {
+						objs, err := s.Index(name, o)
+						return fmt.Sprint(text(objs), err)
+					})
+					for _, v := range []string{"", "x", "y", "z", "\x00", "x\x00", "\xffn", strings.Repeat("x", 600), strings.Repeat("x y", 600)} {
+						same("ByIndex "+name, func(s cache.ThreadSafeStore) any {
+							objs, err := s.ByIndex(name, v)
+							return fmt.Sprint(text(objs), err)
+						})
+						same("IndexKeys "+name, func(s cache.ThreadSafeStore) any {
+							keys, err := s.IndexKeys(name, v)
+							return fmt.Sprint(sorted(keys), err)
+						})
+					}
 				}
 			},
 		})
