@@ -60,7 +60,7 @@ type Options struct {
 	// MaxSize bounds the file, in bytes. Set it if others need room on the disk. A
 	// sixteenth of it, at most 1 MiB, is not used. An empty file takes that sixteenth and
 	// 7 pages of the system's in any case. 0 or less means no bound. Encryption may bring a
-	// file above the bound, by half where objects are small: it takes no commits then.
+	// file above the bound, by 70 % where objects are tiny: it takes no commits then.
 	MaxSize int
 	// Compression: set it to CompressionZstd to spare disk and flash. Default
 	// CompressionNone, which reads fastest. It may be changed at any time: stored objects
