@@ -98,6 +98,20 @@ func (c *cluster) trace(ctx context.Context) context.Context {
 	return o.trace(ctx)
 }
 
+// stated is the origin of the last stated version.
+func (c *cluster) stated() *origin {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.origin
+}
+
+// restate takes an origin back: what was asked since does not state the version.
+func (c *cluster) restate(o *origin) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.origin = o
+}
+
 // answeredOver is the connection over which the server last stated its version, and the
 // flow schema that it named.
 func (c *cluster) answeredOver() (conn, flow string) {

@@ -20,7 +20,8 @@ const (
 	// bookmark. A list of few objects also asks for the server's version, which saves a
 	// round trip or two. Otherwise, and after an outage, ConfirmAuto is ConfirmBookmark.
 	// For callers of WaitForFresh, also later and after an outage, a list of few objects
-	// confirms if round trips are short and no such list was in vain.
+	// confirms if round trips are short and no such list was in vain in the last five
+	// minutes.
 	ConfirmAuto Confirm = iota
 	// ConfirmBookmark waits one to two seconds for a bookmark. It costs the fewest bytes.
 	ConfirmBookmark
@@ -71,7 +72,8 @@ type proving struct {
 	mu     sync.Mutex
 	tried  bool        // in this life
 	failed bool        // a request has failed, or the server does not return what is needed
-	vain   bool        // a list for callers that wait has shown nothing
+	vain   time.Time   // when a list for callers that wait last failed, or has shown nothing
+	helps  bool        // the last list for callers that wait has answered them
 	behind time.Time   // since when lists answer callers that wait; zero once the stated version was reached
 	answer *pageAnswer // the list that answered the last question, see askByList
 }
@@ -117,11 +119,25 @@ func (p *proving) may() bool {
 	return !p.tried && !p.failed
 }
 
-// helps says whether no list for callers that wait was in vain in this life.
-func (p *proving) helps() bool {
+// mayHelp says whether lists for callers that wait may help: none was in vain lately.
+func (p *proving) mayHelp(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.vain
+	return p.vain.IsZero() || now.Sub(p.vain) > postponed
+}
+
+// helped notes whether such a list has answered them.
+func (p *proving) helped(yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.helps = yes
+}
+
+// willHelp says whether the next one will answer them, as far as the last one shows.
+func (p *proving) willHelp() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.helps
 }
 
 // lags notes that a list answers a caller that waits, and says whether lists have done so for
@@ -135,7 +151,7 @@ func (p *proving) lags(now time.Time) bool {
 	return now.Sub(p.behind) > mostBehind
 }
 
-// reached: the watch has brought the stated version.
+// reached: the watch has brought the stated version, or everything was read.
 func (p *proving) reached() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,10 +159,10 @@ func (p *proving) reached() {
 }
 
 // inVain: one was.
-func (p *proving) inVain() {
+func (p *proving) inVain(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.vain = true
+	p.vain = now
 }
 
 // try notes that it does.

@@ -44,7 +44,11 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 	p.expected = int64(s.store.State().Objects)
 	_, p.flow = s.cluster.answeredOver()
 	var err error
+	within := ctx
 	if a := s.proving.take(rv); a != nil {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, s.o.confirmTimeout) // as long as a short watch: callers wait for it
+		defer cancel()
 		p.size, p.sent = a.size, a.sent
 		err = p.compare(a.listed, a.about)
 	} else if s.proving.mode == ConfirmAuto && s.calmDown(ctx, t) != nil {
@@ -56,9 +60,12 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 		s.store.NoteMetadataSize(uint64(max(p.size/p.objects, 1)))
 	}
 	if err == nil {
-		err = p.confirm(ctx, fifo.Listed{Target: rv, Asked: asked, At: p.rv})
+		err = p.confirm(within, fifo.Listed{Target: rv, Asked: asked, At: p.rv})
 	}
+	defer s.fresh.nudge()
 	if err != nil && ctx.Err() == nil {
+		s.proving.helped(false)
+		s.proving.inVain(s.clock.Now())
 		s.log.V(1).Info("A list does not confirm", "source", s.store.Source().String(), "reason", err.Error())
 		return
 	}

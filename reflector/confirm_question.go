@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubewake/kubewake/internal/versions"
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
@@ -31,16 +32,25 @@ func (s *ListerWatcher) askByList(ctx context.Context) (*pageAnswer, error) {
 
 // askForWaiting is askByList for callers of WaitForFresh, once the server has stated a later
 // version than the file's. They then need not wait for a bookmark. It is for links whose
-// round trips are short: bytes of other links are left to starts.
-func (s *ListerWatcher) askForWaiting(ctx context.Context) *pageAnswer {
-	if s.requests.server == "" || s.link.bookmarkless() || !s.proving.helps() || !s.fresh.want() || s.proving.lags(s.clock.Now()) {
+// round trips are short: bytes of other links are left to starts. It returns nil if the
+// callers must wait for the watch, or for a list of everything.
+func (s *ListerWatcher) askForWaiting(ctx context.Context, rv string) *pageAnswer {
+	now := s.clock.Now()
+	if s.requests.server == "" || !s.fresh.want() || !s.proving.mayHelp(now) {
 		return nil
 	}
-	a, err := s.listFew(ctx, false)
-	if showsNothing(err) && !errors.Is(err, errNotAsked) {
-		s.proving.inVain()
+	if s.proving.lags(now) && (!s.link.bookmarkless() || s.listIn() <= 0) {
+		return nil // a bookmark moves the resume point, or a list of everything
 	}
-	if a == nil || a.about.Continue != "" {
+	stated := s.cluster.stated()
+	a, err := s.listFew(ctx, false)
+	answers := a != nil && a.about.Continue == "" && (listVersion(&a.about) == rv || versions.Newer(listVersion(&a.about), rv))
+	s.proving.helped(answers)
+	if err != nil && !errors.Is(err, errNotAsked) {
+		s.proving.inVain(now)
+	}
+	if !answers {
+		s.cluster.restate(stated)
 		return nil
 	}
 	return a
@@ -69,7 +79,11 @@ func (s *ListerWatcher) listFew(ctx context.Context, start bool) (*pageAnswer, e
 	if !start && !m.t.speed.quick() {
 		return nil, errNotAsked
 	}
-	guarded, g := s.requests.guard(ctx, s.requests.short(), metav1.ListOptions{})
+	patience := s.requests.short()
+	if !start {
+		patience = min(patience, bookmarkAfter)
+	}
+	guarded, g := s.requests.guard(ctx, patience, metav1.ListOptions{})
 	a, err := m.list(s.cluster.trace(guarded), pageAsk{objects: objects + max(objects/8, 8), pack: true, most: all*5/4 + 1<<10, few: start})
 	switch err = g.end(err); {
 	case errors.Is(err, errNoRoom):

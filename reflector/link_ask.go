@@ -76,7 +76,7 @@ func (s *ListerWatcher) question(ctx context.Context) (rv string, listed *pageAn
 		if rv, err = s.serverVersion(ctx); err != nil || !versions.Newer(rv, s.queue.AcceptedVersion()) {
 			return rv, nil, err
 		}
-		if listed = s.askForWaiting(ctx); listed == nil || versions.Newer(rv, listVersion(&listed.about)) {
+		if listed = s.askForWaiting(ctx, rv); listed == nil {
 			return rv, nil, nil
 		}
 	case listed.about.Continue != "":

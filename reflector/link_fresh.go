@@ -62,15 +62,20 @@ func (w *waiters) wait(ctx context.Context, since time.Time, proven bool) error 
 		delete(w.late, &give)
 		give(nil)
 	}()
-	select {
-	case w.hurry <- struct{}{}:
-	default:
-	}
+	w.nudge()
 	err := w.queue.WaitConfirmed(waiting, since, proven)
 	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
 		return context.Cause(waiting)
 	}
 	return err
+}
+
+// nudge has the watch see whether a caller waits for what only a question brings.
+func (w *waiters) nudge() {
+	select {
+	case w.hurry <- struct{}{}:
+	default:
+	}
 }
 
 // wantAnswer says whether a caller waits for the answer to a question that is yet
@@ -97,10 +102,10 @@ func (w *waiters) want() bool {
 //
 // If necessary, the server is asked. That takes a question and a short watch, some two
 // seconds if other types change. Over a link whose round trips are short, a list of the
-// metadata of few objects takes the place of the watch (ConfirmAuto). If the server sends no bookmarks, as kube-apiserver for
-// events, it takes a full list. While callers keep coming, such lists are read ever more
-// rarely, up to a minute apart. A caller whose deadline comes before the next list gets
-// an error at once. Several callers share question, watch and list. Other errors are the
+// metadata of few objects takes the place of the watch (ConfirmAuto). Otherwise, if the
+// server sends no bookmarks, as kube-apiserver for events, it takes a full list. While
+// callers keep coming, full lists are read ever more rarely, up to a minute apart. A caller
+// whose deadline comes before the next one gets an error at once. Several callers share question, watch and list. Other errors are the
 // context's, or fifo.ErrClosed.
 func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	maxAge = max(maxAge, 0) // nothing can be confirmed in advance

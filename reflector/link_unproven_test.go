@@ -10,7 +10,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestReadersWithoutBookmarks: repeated questions for a state that a server without
+// TestReadersWithoutBookmarks: over a far link repeated questions for a state that a server without
 // bookmarks cannot confirm do not keep the watch closed, wait in vain at most once for
 // each list, and cause no more lists than failures would. kube-apiserver sends none of
 // events.
@@ -18,7 +18,7 @@ func TestReadersWithoutBookmarks(t *testing.T) {
 	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{}, func(f *fixture) {
 		f.reflect()
 		after(30 * time.Second)
-		transportOf(t, f.client.Transport).speed.connected(time.Second) // over a near link small lists answer
+		transportOf(t, f.client.Transport).speed.connected(time.Second) // over a near one: TestFreshWithoutBookmarks
 		f.sent()
 		var vain time.Duration
 		fresh, unproven := 0, 0

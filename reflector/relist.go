@@ -60,6 +60,7 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 		return err
 	}
 	s.link.relisted()
+	s.proving.reached()
 	s.cluster.relisted()
 	s.form.relisted(l.reason)
 	if l.relist.Compared() {

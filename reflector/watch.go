@@ -172,22 +172,26 @@ func (s *ListerWatcher) auditIn() (d time.Duration, ok bool) {
 }
 
 // wantsProof says whether only a full list can confirm the state, and whether that is
-// worth it: once in a life of the process, and for a caller that waits.
+// worth it: once in a life of the process, and for a caller that waits. While the list that
+// has answered the question is being compared, it is not.
 func (s *ListerWatcher) wantsProof() bool {
-	return !s.queue.Reached() && s.link.bookmarkless() && (s.queue.Confirmed().IsZero() || s.fresh.want())
+	return !s.queue.Reached() && s.link.bookmarkless() && !s.proving.listed() && (s.queue.Confirmed().IsZero() || s.fresh.want())
 }
 
 // mustProve says whether such a list is to be read now.
 func (s *ListerWatcher) mustProve() bool { return s.wantsProof() && s.proofIn() <= 0 }
 
-// proofIn is how long such a list is put off, zero or less if it is not. The watch does
-// not depend on it, and callers may ask for more such lists than a server should send.
+// proofIn is how long such a list is put off, zero or less if it is not.
 func (s *ListerWatcher) proofIn() time.Duration {
 	if !s.wantsProof() {
 		return 0
 	}
-	return max(s.audit.putOff(), s.pace.left())
+	return s.listIn()
 }
+
+// listIn is how long lists of everything are put off that the watch does not depend on:
+// callers may ask for more of them than a server should send.
+func (s *ListerWatcher) listIn() time.Duration { return max(s.audit.putOff(), s.pace.left()) }
 
 // postpone puts off a failed relist if the watch does not depend on it.
 func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {

@@ -168,15 +168,16 @@ func (w *watcher) mustAsk() bool {
 	if !w.s.fresh.want() {
 		return false
 	}
-	if _, asked := w.s.queue.Target(); (w.short || kept && !w.s.queue.Reached()) && w.s.queue.Proven().Before(asked) {
-		return false // an answer is under way; otherwise a list has given it
+	if _, asked := w.s.queue.Target(); (w.short || kept && !w.s.queue.Reached()) && (w.s.queue.Proven().Before(asked) || w.s.proving.mode == ConfirmList) {
+		return false // an answer is under way; otherwise a list has given it, which may be large with ConfirmList
 	}
 	d := w.s.proofIn()
-	if d > 0 { // nothing else can confirm, and the watch goes on until then
-		w.s.fresh.putOff(d)
-		w.audit.reset(w.readIn())
+	if d <= 0 || w.s.proving.willHelp() {
+		return true
 	}
-	return d <= 0
+	w.s.fresh.putOff(d) // nothing else can confirm, and the watch goes on until then
+	w.audit.reset(w.readIn())
+	return false
 }
 
 // pass hands an event to the Reflector, and notes what it says about the link. It returns
@@ -258,8 +259,11 @@ func (w *watcher) ended() {
 	if early || behind || !w.moved { // was there nothing to send, or was nothing sent?
 		w.s.doubtLink()
 	}
-	if !early && !w.short && !w.until.IsZero() {
-		w.s.audit.endedLong()
+	if !early {
+		w.s.link.began(true)
+		if !w.short {
+			w.s.audit.endedLong()
+		}
 	}
 	if !early && behind && w.short {
 		w.s.link.fellShort(w.moved && ordered(w.s.queue))

@@ -141,6 +141,21 @@ func TestRefusedLists(t *testing.T) {
 	})
 }
 
+// TestRareRefusals: watches that are refused now and then cause no list, also if those in
+// between end on time and bring nothing.
+func TestRareRefusals(t *testing.T) {
+	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{}, func(f *fixture) {
+		f.reflect()
+		for range 8 {
+			after(30 * time.Minute)
+			f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewInternalError(errors.New("no"))))
+		}
+		if st := f.State(); st.Relists[ReasonUnreadable] != 0 {
+			t.Error(st.Relists)
+		}
+	})
+}
+
 // TestWatchesThatMustWait: a server that refuses watches since it is busy, or does not allow
 // them, is not sent lists for it.
 func TestWatchesThatMustWait(t *testing.T) {

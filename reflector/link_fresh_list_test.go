@@ -1,0 +1,150 @@
+package reflector
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// listsMetadata says whether the request lists metadata, as it does for callers of WaitForFresh.
+func listsMetadata(r *http.Request) bool {
+	return strings.HasSuffix(r.URL.Path, "/configmaps") && strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") && !isWatch(r)
+}
+
+// onSmallLists calls do for each small list before it is sent.
+func (f *fixture) onSmallLists(do func(*http.Request)) {
+	way := func(r *http.Request) error {
+		if listsMetadata(r) {
+			do(r)
+		}
+		return nil
+	}
+	f.breaks.Store(&way)
+}
+
+// fresh is how long a caller of WaitForFresh waits after others have changed.
+func (f *fixture) fresh() time.Duration {
+	f.t.Helper()
+	f.other()
+	began := time.Now()
+	if err := f.WaitForFresh(f.t.Context(), 0); err != nil {
+		f.t.Error(err)
+	}
+	return time.Since(began)
+}
+
+// TestFreshDuringAList: a caller that comes while a list is on its way for another one gets
+// an answer of its own at once, too.
+func TestFreshDuringAList(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(30 * time.Second)
+		f.near()
+		f.onSmallLists(func(*http.Request) { time.Sleep(100 * time.Millisecond) }) // the way takes that long on the bubble's clock
+		f.put("cm1", 100, 1)                                                       // the list waits for the watch to bring it
+		first := make(chan time.Duration)
+		go func() { first <- f.fresh() }()
+		after(50 * time.Millisecond)
+		if took := f.fresh(); took > 300*time.Millisecond {
+			t.Errorf("the second caller waited %s", took)
+		}
+		if took := <-first; took > 150*time.Millisecond {
+			t.Errorf("the first caller waited %s", took)
+		}
+	})
+}
+
+// TestFreshListHangs: a list that does not come keeps nobody waiting for longer than a bookmark
+// would, and for some minutes nobody else.
+func TestFreshListHangs(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(30 * time.Second)
+		f.near()
+		f.onSmallLists(func(r *http.Request) { <-r.Context().Done() })
+		if took := f.fresh(); took > 2*bookmarkAfter+2*time.Second {
+			t.Errorf("the first caller waited %s", took)
+		}
+		after(time.Second)
+		if took := f.fresh(); took > 2500*time.Millisecond {
+			t.Errorf("the second caller waited %s", took)
+		}
+	})
+}
+
+// TestFreshAfterARefusal: a server that was busy once, or restarted, is asked for small lists
+// again some minutes later.
+func TestFreshAfterARefusal(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(30 * time.Second)
+		f.near()
+		f.sim.FailNext(listsMetadata, 1, kubesim.Answer(apierrors.NewTooManyRequests("later", 1)))
+		asked := 0
+		f.onSmallLists(func(*http.Request) { asked++ })
+		for range 3 {
+			f.fresh()
+			after(time.Second)
+		}
+		if asked != 1 {
+			t.Errorf("%d lists at once", asked)
+		}
+		after(2 * postponed)
+		if took := f.fresh(); took > 100*time.Millisecond || asked != 2 {
+			t.Errorf("later a caller waited %s, and %d lists were sent", took, asked)
+		}
+	})
+}
+
+// TestFreshByListsOfAnySize: with ConfirmList, whose lists may be large, callers one after the
+// other do not cause more lists than bookmarks take.
+func TestFreshByListsOfAnySize(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{Confirm: ConfirmList}, func(f *fixture) {
+		f.reflect()
+		after(30 * time.Second)
+		f.near()
+		asked := 0
+		f.onSmallLists(func(*http.Request) { asked++ })
+		began := time.Now()
+		for range 20 {
+			f.fresh()
+			after(time.Millisecond)
+		}
+		if took := time.Since(began); asked > 2+int(took/time.Second) {
+			t.Errorf("%d lists in %s", asked, took)
+		}
+	})
+}
+
+// TestFreshWithoutBookmarks: over a near link small lists answer callers also if the server
+// sends no bookmarks. Lists of whole objects move the resume point, no more often than after
+// failures.
+func TestFreshWithoutBookmarks(t *testing.T) {
+	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(30 * time.Second)
+		f.near()
+		asked := 0
+		f.onSmallLists(func(*http.Request) { asked++ })
+		slow := 0
+		for range 200 {
+			if f.fresh() > time.Second {
+				slow++
+			}
+			after(3 * time.Second)
+		}
+		whole := 0
+		for _, n := range f.State().Relists {
+			whole += int(n)
+		}
+		t.Logf("%d small lists, %d relists, %d slow callers, %s", asked, whole, slow, f.State())
+		if whole < 5 || whole > 25 || slow > 3 {
+			t.Errorf("%d relists, %d callers waited for more than a second", whole, slow)
+		}
+	})
+}
