@@ -40,8 +40,11 @@ func NewCluster(mgr manager.Manager, cfg *rest.Config, o informer.Options, optio
 		cfg = reflector.WrapConfig(rest.CopyConfig(cfg))
 	}
 	c, err := cluster.New(cfg, append(slices.Clone(options), inFile)...)
+	if err == nil && misused == nil {
+		err = mgr.Add(c)
+	}
 	if err := errors.Join(misused, err); err != nil {
 		return nil, err
 	}
-	return c, mgr.Add(c)
+	return c, nil
 }
