@@ -51,7 +51,11 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 			for _, s := range c.Collected {
 				fmt.Fprintf(streams.Out, "%s: removed, %d objects, last used %s\n", s.Source, s.Objects, s.Claimed.Format(time.RFC3339))
 			}
-			_, err = fmt.Fprintf(streams.Out, "%s: %s, was %s, saved %s\n", db.path, human(c.After), human(c.Before), human(c.Before-c.After))
+			saved := "saved " + human(c.Before-c.After)
+			if c.After > c.Before {
+				saved = "grew by " + human(c.After-c.Before)
+			}
+			_, err = fmt.Fprintf(streams.Out, "%s: %s, was %s, %s\n", db.path, human(c.After), human(c.Before), saved)
 			return err
 		},
 	}

@@ -23,10 +23,10 @@ func (h *historyCmd) moment(name string) (m history.Moment, err error) {
 	case name == "" || h.since != 0:
 		return m, errors.New("an object as it was needs its name, and no --since (--at)")
 	}
-	if _, err := strconv.ParseUint(h.at, 10, 64); err == nil {
-		return history.Moment{ResourceVersion: h.at}, nil
+	if v, err := strconv.ParseUint(h.at, 10, 64); err == nil {
+		return history.Moment{ResourceVersion: strconv.FormatUint(v, 10)}, nil
 	}
-	if m.Time, err = time.Parse(time.RFC3339, h.at); err != nil {
+	if m.Time, err = time.Parse(time.RFC3339, h.at); err != nil || m.Time.IsZero() {
 		return m, fmt.Errorf("%q is neither a resourceVersion nor a time such as 2026-11-22T21:00:00Z (--at)", h.at)
 	}
 	return m, nil

@@ -32,6 +32,9 @@ func newSnapshot(streams genericiooptions.IOStreams) *cobra.Command {
 			if args[0] == "" {
 				return errors.New("the name of the copy is empty")
 			}
+			if args[0] == "-" {
+				return errors.New("a snapshot is not written to standard output; name a file")
+			}
 			r, err := db.read()
 			if err != nil {
 				return err
