@@ -18,6 +18,9 @@ import (
 // errNotWorth: a bookmark will come sooner, or the list would take too much of the link.
 var errNotWorth = errors.New("reflector: the bookmark is left to confirm")
 
+// errBroke: the link has broken, or the server has been asked again.
+var errBroke = fmt.Errorf("%w: the link has broken since", errNotWorth)
+
 // prove lists beside the watch of the template, and confirms once the file equals the
 // list. It runs until then, or until ctx ends. After an error it leaves confirming to the
 // bookmark. A list that has answered the question is not read again, see askByList.
@@ -44,8 +47,8 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 	p.expected = int64(s.store.State().Objects)
 	_, p.flow = s.cluster.answeredOver()
 	var err error
-	within := ctx
-	if a := s.proving.take(rv); a != nil {
+	within, small := ctx, s.proving.take(rv)
+	if a := small; a != nil {
 		var cancel context.CancelFunc
 		within, cancel = context.WithTimeout(ctx, s.o.confirmTimeout) // as long as a short watch: callers wait for it
 		defer cancel()
@@ -64,8 +67,10 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 	}
 	defer s.fresh.nudge()
 	if err != nil && ctx.Err() == nil {
-		s.proving.helped(false)
-		s.proving.inVain(s.clock.Now())
+		if small != nil && !errors.Is(err, errBroke) {
+			s.proving.helped(false)
+			s.proving.inVain(s.clock.Now())
+		}
 		s.log.V(1).Info("A list does not confirm", "source", s.store.Source().String(), "reason", err.Error())
 		return
 	}
@@ -144,7 +149,7 @@ func (p *proof) confirm(ctx context.Context, l fifo.Listed) error {
 			case confirmed:
 				return nil
 			case !stands:
-				return errNotWorth // the link has broken
+				return errBroke
 			}
 		}
 		if err := p.s.queue.AwaitStored(ctx, l.Stored); err != nil {

@@ -148,3 +148,23 @@ func TestFreshWithoutBookmarks(t *testing.T) {
 		}
 	})
 }
+
+// TestFreshAfterAStartWithoutRoom: at a start of many sources there may be no room for a source's
+// list. That says nothing about lists for callers.
+func TestFreshAfterAStartWithoutRoom(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		end := f.live()
+		after(time.Second)
+		f.die(end)
+		f.other()
+		if !transportOf(t, f.client.Transport).speed.reserve(shareFar, farBytes) {
+			t.Fatal("there was no room before")
+		}
+		f.reflect()
+		after(30 * time.Second)
+		f.near()
+		if took := f.fresh(); took > 100*time.Millisecond {
+			t.Errorf("a caller waited %s", took)
+		}
+	})
+}
