@@ -45,7 +45,7 @@ func TestFreshDuringAList(t *testing.T) {
 		f.reflect()
 		after(30 * time.Second)
 		f.near()
-		f.onSmallLists(func(*http.Request) { time.Sleep(100 * time.Millisecond) }) // the way takes that long on the bubble's clock
+		f.onSmallLists(func(*http.Request) { time.Sleep(100 * time.Millisecond) }) // the bubble's clock, which takes no time; without it the list ends before the second caller comes, and no signal says that a request is under way
 		f.put("cm1", 100, 1)                                                       // the list waits for the watch to bring it
 		first := make(chan time.Duration)
 		go func() { first <- f.fresh() }()

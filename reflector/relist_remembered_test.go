@@ -22,13 +22,13 @@ func (f *fixture) restoredAndNotListed() {
 	if !until(f.queue.HasSynced) {
 		f.t.Fatal("not synced")
 	}
-	if err := f.sim.Rewind(then); err != nil {
-		f.t.Fatal(err)
-	}
 	var away atomic.Bool
 	away.Store(true)
 	f.sim.FailNext(func(r *http.Request) bool { return away.Load() && r.URL.Query().Get("limit") == "3" }, 1<<30,
 		kubesim.Answer(apierrors.NewInternalError(errors.New("starting"))))
+	if err := f.sim.Rewind(then); err != nil { // from here on the source may list at any moment
+		f.t.Fatal(err)
+	}
 	if !until(func() bool { return f.link.is(linkRestored) }) {
 		f.t.Fatal("nobody has noticed")
 	}
