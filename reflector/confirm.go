@@ -76,6 +76,7 @@ type proving struct {
 	helps  bool        // the last list for callers that wait has answered them
 	behind time.Time   // since when lists answer callers that wait; zero once the stated version was reached
 	answer *pageAnswer // the list that answered the last question, see askByList
+	under  *pageAnswer // the same until it has been compared
 }
 
 // failure: the server could not be reached, or refused. Once it is back, all sources ask
@@ -90,10 +91,11 @@ func (p *proving) failure() {
 func (p *proving) keep(a *pageAnswer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.answer = a
+	p.answer, p.under = a, a
 }
 
-// take returns the list that has answered the question for the version, and forgets it.
+// take returns the list that has answered the question for the version. It is then being
+// compared until compared is called.
 func (p *proving) take(rv string) *pageAnswer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +107,23 @@ func (p *proving) take(rv string) *pageAnswer {
 	return a
 }
 
-// listed says whether a list has answered the last question.
+// compared: the list that take returned has confirmed, or will not.
+func (p *proving) compared(a *pageAnswer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.under == a {
+		p.under = nil
+	}
+}
+
+// compares says whether a list that has answered the last question may still confirm.
+func (p *proving) compares() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.under != nil
+}
+
+// listed says whether a list has answered the last question, and was not taken.
 func (p *proving) listed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -80,6 +80,7 @@ type pageAnswer struct {
 	flow       string        // flow schema of the server
 	size, sent int64         // bytes, unpacked and as they came
 	took       time.Duration // from the request to the answer's end
+	waited     bool          // it was asked for callers of WaitForFresh
 }
 
 // errNoRoom: the list was not asked for.

@@ -47,11 +47,15 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 	p.expected = int64(s.store.State().Objects)
 	_, p.flow = s.cluster.answeredOver()
 	var err error
-	within, small := ctx, s.proving.take(rv)
-	if a := small; a != nil {
-		var cancel context.CancelFunc
-		within, cancel = context.WithTimeout(ctx, s.o.confirmTimeout) // as long as a short watch: callers wait for it
-		defer cancel()
+	within, waited := ctx, false
+	if a := s.proving.take(rv); a != nil {
+		defer s.fresh.nudge() // callers that came since
+		defer s.proving.compared(a)
+		if waited = a.waited; waited {
+			var cancel context.CancelFunc
+			within, cancel = context.WithTimeout(ctx, s.o.confirmTimeout) // as long as a short watch
+			defer cancel()
+		}
 		p.size, p.sent = a.size, a.sent
 		err = p.compare(a.listed, a.about)
 	} else if s.proving.mode == ConfirmAuto && s.calmDown(ctx, t) != nil {
@@ -65,16 +69,16 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 	if err == nil {
 		err = p.confirm(within, fifo.Listed{Target: rv, Asked: asked, At: p.rv})
 	}
-	defer s.fresh.nudge()
+	took := s.clock.Since(began)
+	if err != nil && waited && (ctx.Err() == nil && !errors.Is(err, errBroke) || took > time.Second) { // a bookmark came no later
+		s.proving.helped(false)
+		s.proving.inVain(s.clock.Now())
+	}
 	if err != nil && ctx.Err() == nil {
-		if small != nil && !errors.Is(err, errBroke) {
-			s.proving.helped(false)
-			s.proving.inVain(s.clock.Now())
-		}
 		s.log.V(1).Info("A list does not confirm", "source", s.store.Source().String(), "reason", err.Error())
 		return
 	}
-	s.log.V(2).Info("Compared with a list", "source", s.store.Source().String(), "objects", p.objects, "took", s.clock.Since(began), "error", err)
+	s.log.V(2).Info("Compared with a list", "source", s.store.Source().String(), "objects", p.objects, "took", took, "error", err)
 }
 
 // proveBeside starts prove beside the watch of the template. end ends it.

@@ -46,13 +46,14 @@ func (s *ListerWatcher) askForWaiting(ctx context.Context, rv string) *pageAnswe
 	a, err := s.listFew(ctx, false)
 	answers := a != nil && a.about.Continue == "" && (listVersion(&a.about) == rv || versions.Newer(listVersion(&a.about), rv))
 	s.proving.helped(answers)
-	if err != nil && !errors.Is(err, errNotAsked) {
+	if err != nil && !errors.Is(err, errNotAsked) || a != nil && a.took > bookmarkAfter {
 		s.proving.inVain(now)
 	}
 	if !answers {
 		s.cluster.restate(stated)
 		return nil
 	}
+	a.waited = true
 	return a
 }
 
@@ -85,16 +86,19 @@ func (s *ListerWatcher) listFew(ctx context.Context, start bool) (*pageAnswer, e
 	}
 	guarded, g := s.requests.guard(ctx, patience, metav1.ListOptions{})
 	a, err := m.list(s.cluster.trace(guarded), pageAsk{objects: objects + max(objects/8, 8), pack: true, most: all*5/4 + 1<<10, few: start})
-	switch err = g.end(err); {
-	case errors.Is(err, errNoRoom):
+	if err = g.end(err); errors.Is(err, errNoRoom) {
 		return nil, errNotAsked
-	case showsNothing(err):
-		s.log.V(1).Info("A list does not ask for the version", "source", s.store.Source().String(), "reason", err.Error())
-		return nil, err
-	case err != nil:
-		return nil, fmt.Errorf("list the metadata of %s: %w", s.store.Source(), err)
 	}
-	m.t.speed.paged(a.size, a.took)
+	if err != nil {
+		s.log.V(1).Info("A list does not ask for the version", "source", s.store.Source().String(), "reason", err.Error())
+		if !showsNothing(err) {
+			err = fmt.Errorf("list the metadata of %s: %w", s.store.Source(), err)
+		}
+		return nil, err
+	}
+	if start { // otherwise it may be the server that takes its time
+		m.t.speed.paged(a.size, a.took)
+	}
 	return &a, nil
 }
 

@@ -117,7 +117,7 @@ func (l *link) another() {
 	}
 }
 
-// began: a watch has begun well, with an event. Or it was refused, has begun with an error,
+// began: a watch has begun well, with an event, or has ended on time. Or it was refused, has begun with an error,
 // or has ended at once, as mayBeOfVersion and unreadable say. The next watch then begins at
 // the same place, since that is cheap. If it fails again and again, the cause may
 // be one event or one version, and a list avoids both. So one list is read after four

@@ -3,6 +3,7 @@ package reflector
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,6 +166,60 @@ func TestFreshAfterAStartWithoutRoom(t *testing.T) {
 		f.near()
 		if took := f.fresh(); took > 100*time.Millisecond {
 			t.Errorf("a caller waited %s", took)
+		}
+	})
+}
+
+// TestFreshCallersWithoutEnd: without bookmarks, callers that come with each question do not
+// break off the answer to those before them, which must wait for the watch.
+func TestFreshCallersWithoutEnd(t *testing.T) {
+	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(30 * time.Second)
+		f.near()
+		for range 20 {
+			f.fresh()
+			after(3 * time.Second)
+		}
+		if !f.link.bookmarkless() {
+			t.Fatal("bookmarks are still waited for")
+		}
+		f.fresh()
+		var callers sync.WaitGroup
+		lists := 0
+		f.onSmallLists(func(r *http.Request) {
+			if lists++; lists <= 200 {
+				f.put("cm1", 500+lists, 7)                                // no watch is open, so the list has what the file lacks
+				callers.Go(func() { _ = f.WaitForFresh(t.Context(), 0) }) // an error is the end of the test
+			}
+			time.Sleep(10 * time.Millisecond) // the bubble's clock, which takes no time; without it the next caller comes after the list, and no signal says that a request is under way
+		})
+		after(time.Second)
+		f.other()
+		began := time.Now()
+		if err := f.WaitForFresh(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 50*time.Millisecond {
+			t.Errorf("the first caller waited %s, for %d lists", took, lists)
+		}
+		callers.Wait()
+	})
+}
+
+// TestFreshListOfABusyServer: a server that takes its time for an answer does not make the link a
+// slow one.
+func TestFreshListOfABusyServer(t *testing.T) {
+	bubble(t, 150, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(30 * time.Second)
+		f.near()
+		f.onSmallLists(func(*http.Request) { time.Sleep(200 * time.Millisecond) }) // the bubble's clock, which takes no time; without it the answer is fast, and it is time that is tested, no signal
+		for i := range 3 {
+			if took := f.fresh(); took > 300*time.Millisecond {
+				t.Errorf("caller %d waited %s", i, took)
+			}
+			after(time.Second)
 		}
 	})
 }

@@ -16,6 +16,7 @@ type linkSpeed struct {
 	answer  time.Duration // the fastest so far
 	known   bool          // a page has shown how fast the link is
 	fast    bool
+	slowAt  time.Time     // when a page showed that it is not
 	judged  chan struct{} // closed when it becomes known
 	taken   [3]int64      // bytes that lists have taken of each share; of nearBytes those under way
 }
@@ -44,6 +45,7 @@ func (r *linkSpeed) answered(took time.Duration) {
 func (r *linkSpeed) near() (near, known bool, judged <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.forgive()
 	if r.known {
 		return r.fast, true, r.judged
 	}
@@ -55,6 +57,7 @@ func (r *linkSpeed) near() (near, known bool, judged <-chan struct{}) {
 func (r *linkSpeed) quick() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.forgive()
 	if r.known && !r.fast {
 		return false
 	}
@@ -73,9 +76,18 @@ func (r *linkSpeed) paged(size int64, took time.Duration) {
 	if !fast && size < probeBytes/2 {
 		return
 	}
+	r.slowAt = r.now()
 	if r.fast = fast || r.known && r.fast; !r.known {
 		r.known = true
 		close(r.judged)
+	}
+}
+
+// forgive forgets after some minutes that a page came slowly: a busy server may have been the
+// cause. It needs mu.
+func (r *linkSpeed) forgive() {
+	if r.known && !r.fast && r.now().Sub(r.slowAt) > postponed {
+		r.known, r.judged = false, make(chan struct{})
 	}
 }
 

@@ -131,3 +131,21 @@ func TestLinkAdmits(t *testing.T) {
 		}
 	}
 }
+
+// TestSlowPageIsForgiven: what a page has shown about a slow link does not hold for ever, since a
+// busy server looks the same.
+func TestSlowPageIsForgiven(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	r := newLinkSpeed()
+	r.now = func() time.Time { return now }
+	r.connected(0)
+	r.answered(0)
+	r.paged(probeBytes, time.Second)
+	if r.quick() {
+		t.Error("a slow page has shown nothing")
+	}
+	now = now.Add(2 * postponed)
+	if _, known, _ := r.near(); known || !r.quick() {
+		t.Error("the page still counts")
+	}
+}

@@ -61,6 +61,7 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	}
 	s.link.relisted()
 	s.proving.reached()
+	s.proving.keep(nil)
 	s.cluster.relisted()
 	s.form.relisted(l.reason)
 	if l.relist.Compared() {

@@ -59,13 +59,16 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	var p *pulse
 	w, over := s.left.take(o.ResourceVersion)
 	if w != nil {
+		s.proving.keep(nil)
 		o.TimeoutSeconds = nil
 	} else {
 		if o.ResourceVersion == "" && s.facts.zero.Load() {
 			o.ResourceVersion = "0"
 		}
 		asking := ctx
-		if phase == PhaseCatchingUp && s.proves() {
+		if phase != PhaseCatchingUp || !s.proves() {
+			s.proving.keep(nil)
+		} else {
 			t := newTemplate(s.store.Source())
 			asking, end = context.WithValue(ctx, templateKey{}, t), s.proveBeside(ctx, t)
 			defer close(t.open)
@@ -172,10 +175,10 @@ func (s *ListerWatcher) auditIn() (d time.Duration, ok bool) {
 }
 
 // wantsProof says whether only a full list can confirm the state, and whether that is
-// worth it: once in a life of the process, and for a caller that waits. While the list that
-// has answered the question is being compared, it is not.
+// worth it: once in a life of the process, and for a caller that waits. It is not while the
+// list that has answered the question may still confirm.
 func (s *ListerWatcher) wantsProof() bool {
-	return !s.queue.Reached() && s.link.bookmarkless() && !s.proving.listed() && (s.queue.Confirmed().IsZero() || s.fresh.want())
+	return !s.queue.Reached() && s.link.bookmarkless() && !s.proving.compares() && (s.queue.Confirmed().IsZero() || s.fresh.want())
 }
 
 // mustProve says whether such a list is to be read now.

@@ -24,6 +24,7 @@ type watcher struct {
 	quiet time.Duration
 	short bool // it should bring the bookmark that confirms
 	moved bool // something has come
+	wrong bool // the last thing that came was an error
 	out   chan watch.Event
 	done  chan struct{}
 	once  sync.Once
@@ -168,8 +169,12 @@ func (w *watcher) mustAsk() bool {
 	if !w.s.fresh.want() {
 		return false
 	}
-	if _, asked := w.s.queue.Target(); (w.short || kept && !w.s.queue.Reached()) && (w.s.queue.Proven().Before(asked) || w.s.proving.mode == ConfirmList) {
-		return false // an answer is under way; otherwise a list has given it, which may be large with ConfirmList
+	if w.s.proving.compares() {
+		return false // an answer is under way
+	}
+	reached := w.s.queue.Reached()
+	if _, asked := w.s.queue.Target(); (w.short || kept && !reached) && (w.s.queue.Proven().Before(asked) || w.s.proving.mode == ConfirmList && !reached) {
+		return false // so it is here; or a list has given it, which may be large with ConfirmList
 	}
 	d := w.s.proofIn()
 	if d <= 0 || w.s.proving.willHelp() {
@@ -184,7 +189,7 @@ func (w *watcher) mustAsk() bool {
 // false once the watch is over.
 func (w *watcher) pass(ev watch.Event) bool {
 	failed := ev.Type == watch.Error
-	if failed {
+	if w.wrong = failed; failed {
 		w.s.doubtLink()
 		if isExpired(apierrors.FromObject(ev.Object)) {
 			w.s.link.expired()
@@ -260,7 +265,9 @@ func (w *watcher) ended() {
 		w.s.doubtLink()
 	}
 	if !early {
-		w.s.link.began(true)
+		if !w.wrong {
+			w.s.link.began(true)
+		}
 		if !w.short {
 			w.s.audit.endedLong()
 		}
