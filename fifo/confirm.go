@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/internal/versions"
 )
 
 // advance notes that every change up to rv has been accepted. The server stated
@@ -71,6 +73,18 @@ func (q *Queue) checkSynced() {
 func (q *Queue) AcceptedVersion() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.version.accepted
+}
+
+// ShownVersion is the newest version that the server is known to have had: the accepted one,
+// or that of a list which has confirmed and to which the accepted changes have not come yet. A
+// server that states an earlier one has been restored.
+func (q *Queue) ShownVersion() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if versions.Newer(q.hold.until, q.version.accepted) {
+		return q.hold.until
+	}
 	return q.version.accepted
 }
 

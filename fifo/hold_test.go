@@ -60,6 +60,9 @@ func TestConfirmListed(t *testing.T) {
 	if !q.Confirmed().Equal(asked) {
 		t.Error("an event that is behind has confirmed")
 	}
+	if shown := q.ShownVersion(); shown != "9" || q.AcceptedVersion() != "7" {
+		t.Errorf("the server has shown version %q", shown)
+	}
 	if err := q.Bookmark("9"); err != nil {
 		t.Fatal(err)
 	}

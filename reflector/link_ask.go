@@ -85,10 +85,10 @@ func (s *ListerWatcher) question(ctx context.Context) (rv string, listed *pageAn
 	return listVersion(&listed.about), listed, nil
 }
 
-// newest is the newest version that the server has shown: the accepted one, or that of
-// the last list's last page. The server must not be behind it.
+// newest is the newest version that the server has shown: the queue's, or that of the last
+// relist's last page. The server must not be behind it.
 func (s *ListerWatcher) newest() string {
-	return later(s.queue.AcceptedVersion(), s.store.NewestPage())
+	return later(s.queue.ShownVersion(), s.store.NewestPage())
 }
 
 // restored notes that the server is of another timeline. The next life must know it,

@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -175,4 +176,45 @@ func TestRestoredBetweenPages(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRestoredBehindTheList: a list has confirmed a source whose watch has not come so far. A
+// server that is behind that list is a restored one, even if it is not behind the watch: what
+// the watch has brought is then no longer a change from before the list, which readers do not see.
+func TestRestoredBehindTheList(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.list()
+		f.create("new")
+		then := f.sim.Revision()
+		created := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new"}}
+		if err := f.sim.Get(created); err != nil {
+			t.Fatal(err)
+		}
+		created.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		f.delete("new")
+		f.asleep2()
+		f.sim.FailNext(isWatch, 1, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if err := json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": created}); err != nil {
+				t.Error(err)
+			}
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		})
+		f.reflect()
+		after(time.Second)
+		if !f.queue.HasSynced() || f.queue.AcceptedVersion() != fmt.Sprint(then) {
+			t.Fatalf("not confirmed by a list beside the watch: %s, accepted %s of %d, %v", f.State(), f.queue.AcceptedVersion(), then, f.queue.HasSynced())
+		}
+		if err := f.sim.Rewind(then); err != nil {
+			t.Fatal(err)
+		}
+		back := time.Now()
+		if !until(func() bool { return f.State().Confirmed.After(back) }) {
+			t.Fatal("not confirmed again")
+		}
+		if d := f.differs(); d != "" {
+			t.Errorf("%s: %s", d, f.State())
+		}
+	})
 }
