@@ -58,16 +58,23 @@ func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*
 	}
 }
 
-// each reads the selected objects of a moment, at most q.Limit of them unless that is 0.
-func (s *source) each(ctx context.Context, at boltstore.Moment, q kubeapi.Query) iter.Seq2[*kubeapi.Object, error] {
-	return func(yield func(*kubeapi.Object, error) bool) {
-		given := int64(0)
-		err := s.walk(ctx, at, q, 0, func(_ string, _ int, o *kubeapi.Object) bool {
-			given++
-			return yield(o, nil) && given != q.Limit
-		})
-		if err != nil {
-			yield(nil, answer(err))
+// each reads the selected objects of a moment, at most q.Limit of them unless that is 0. It
+// gives those of a read at a time.
+func (s *source) each(ctx context.Context, at boltstore.Moment, q kubeapi.Query) iter.Seq2[[]*kubeapi.Object, error] {
+	return func(yield func([]*kubeapi.Object, error) bool) {
+		left := int64(math.MaxInt64)
+		if q.Limit > 0 {
+			left = q.Limit
+		}
+		for r, err := range s.walk(ctx, at, q, 0) {
+			if err != nil {
+				yield(nil, answer(err))
+				return
+			}
+			objs := r.objs[:min(left, int64(len(r.objs)))]
+			if left -= int64(len(objs)); !yield(objs, nil) || left == 0 {
+				return
+			}
 		}
 	}
 }
@@ -131,23 +138,29 @@ func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query,
 	limit := int(min(q.Limit, math.MaxInt32))
 	large := limit > pageSize
 	n := 0
-	err := s.walk(ctx, at, q, limit, func(key string, size int, o *kubeapi.Object) bool {
-		if !large && (part.Held()+int64(size) > mostHeld || !part.Take(size)) {
-			large, p.Objects = true, nil
+	for r, err := range s.walk(ctx, at, q, limit) {
+		if err != nil {
+			return nil, err
 		}
-		if !large {
-			p.Objects = append(p.Objects, o)
+		for i, o := range r.objs[:min(len(r.objs), limit-n)] {
+			if large = large || part.Held()+int64(r.share) > mostHeld || !part.Take(r.share); large {
+				p.Objects = nil
+			} else {
+				p.Objects = append(p.Objects, o)
+			}
+			n, p.Last = n+1, "/"+r.keys[i]
 		}
-		n, p.Last = n+1, "/"+key
-		return n < limit
-	})
+		if n == limit {
+			break
+		}
+	}
 	if large {
 		part.Free()
 		s.few = !part.Take(2 * oneRead)
 		p.Each = s.each(ctx, at, q)
 	}
-	if err != nil || n < limit {
-		return p, err
+	if n < limit {
+		return p, nil
 	}
 	most := 1
 	if q.Everything() && left == 0 {
@@ -167,33 +180,22 @@ func prefixOf(sel kubeapi.Selection) string {
 	return sel.Namespace + "/"
 }
 
-// walk calls fn with the selected objects of a moment, in the order of their keys, until
-// fn returns false. size is the object's share of a read, which is at most about 1 MiB. No
-// transaction is open during the calls. While a list without a limit uses one read, the
-// next is under way.
-func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query, limit int, fn func(key string, size int, o *kubeapi.Object) bool) error {
+// walk reads the selected objects of a moment, in the order of their keys. No transaction is
+// open while the loop's body runs. While a list without a limit uses one read, the next is
+// under way.
+func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query, limit int) iter.Seq2[batch, error] {
 	reads := s.reads(ctx, at, q, limit)
 	if limit == 0 && !s.few {
-		reads = readAhead(reads)
+		return readAhead(reads)
 	}
-	for r, err := range reads {
-		if err != nil {
-			return err
-		}
-		for i, o := range r.objs {
-			if q.Matches(o) && !fn(r.keys[i], oneRead/len(r.objs), o) {
-				return nil
-			}
-		}
-	}
-	return nil
+	return reads
 }
 
-// batch is what is read at a time.
+// batch has the selected objects of one read, which has about 1 MiB at most.
 type batch struct {
-	keys []string
-	objs []*kubeapi.Object
-	more bool
+	keys  []string
+	objs  []*kubeapi.Object
+	share int // of each object in the read's bytes
 }
 
 // reads reads few objects at first, and more at a time if they are not the selected ones.
@@ -208,19 +210,36 @@ func (s *source) reads(ctx context.Context, at boltstore.Moment, q kubeapi.Query
 			n = min(n, limit)
 		}
 		for from, more := keyOf(q.From), true; more; n = min(2*n, most) {
-			r, err := s.read(at, q, from, n)
-			if err == nil {
+			var r batch
+			var err error
+			if r, more, err = s.read(at, q, from, n); err == nil {
 				err = ctx.Err()
 			}
-			if !yield(r, err) || err != nil {
+			if err != nil {
+				yield(batch{}, err)
 				return
 			}
 			if len(r.keys) > 0 {
 				from = r.keys[len(r.keys)-1] + "\x00"
 			}
-			more = r.more
+			if r.keep(&q); len(r.objs) > 0 && !yield(r, nil) {
+				return
+			}
 		}
 	}
+}
+
+// keep drops what the query does not select.
+func (b *batch) keep(q *kubeapi.Query) {
+	b.share = oneRead / max(len(b.objs), 1)
+	n := 0
+	for i, o := range b.objs {
+		if q.Matches(o) {
+			b.keys[n], b.objs[n] = b.keys[i], o
+			n++
+		}
+	}
+	b.keys, b.objs = b.keys[:n], b.objs[:n]
 }
 
 // readAhead returns seq, whose next value is made while one is used. It has a goroutine until
@@ -263,28 +282,28 @@ func readAhead[T any](seq iter.Seq2[T, error]) iter.Seq2[T, error] {
 
 // read reads at most n objects of a moment. It decodes them if the query looks at more than
 // their messages.
-func (s *source) read(at boltstore.Moment, q kubeapi.Query, from string, n int) (r batch, err error) {
+func (s *source) read(at boltstore.Moment, q kubeapi.Query, from string, n int) (r batch, more bool, err error) {
 	if q.Messages && s.copies() {
 		var versions []string
 		var msgs [][]byte
-		r.keys, versions, msgs, r.more, err = s.MessagesAt(at, prefixOf(q.Selection), from, n)
+		r.keys, versions, msgs, more, err = s.MessagesAt(at, prefixOf(q.Selection), from, n)
 		for i, key := range r.keys {
 			r.objs = append(r.objs, copied(key, versions[i], msgs[i]))
 		}
-		return r, err
+		return r, more, err
 	}
 	var objs []any
-	if r.keys, objs, r.more, err = s.PageAt(at, prefixOf(q.Selection), from, n); err != nil {
-		return batch{}, err
+	if r.keys, objs, more, err = s.PageAt(at, prefixOf(q.Selection), from, n); err != nil {
+		return batch{}, false, err
 	}
 	for _, obj := range objs {
 		o, err := s.object(obj)
 		if err != nil {
-			return batch{}, err
+			return batch{}, false, err
 		}
 		r.objs = append(r.objs, o)
 	}
-	return r, nil
+	return r, more, nil
 }
 
 // copies says whether objects can be answered as the file has them.

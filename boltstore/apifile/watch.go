@@ -60,7 +60,17 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 		objects := src.each(ctx, at, kubeapi.Query{Selection: q.Selection, Messages: q.Messages})
 		w.start = kubeapi.Start{Version: w.version, Known: w.version, Objects: func(yield func(*kubeapi.Object, error) bool) {
 			defer s.part.Free() // the watch may last
-			objects(yield)
+			for objs, err := range objects {
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				for _, o := range objs {
+					if !yield(o, nil) {
+						return
+					}
+				}
+			}
 		}}
 		return w, nil
 	}

@@ -94,9 +94,9 @@ type Query struct {
 type Page struct {
 	Version uint64
 	Objects []*Object
-	// Each, unless nil, reads the objects in place of Objects. An error ends them. They are
-	// the same each time.
-	Each iter.Seq2[*Object, error]
+	// Each, unless nil, reads the objects in place of Objects, some at a time. An error ends
+	// them. They are the same each time.
+	Each iter.Seq2[[]*Object, error]
 	// Last is the key of the last object, and Rest counts all objects below the
 	// selection's prefix that come after it. Both are needed only with a limit.
 	Last     string

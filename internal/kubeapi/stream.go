@@ -68,21 +68,20 @@ func (r *Request) sendItems(w io.Writer, p *Page, head, tail []byte) (n, sent in
 	if err := write(head); err != nil {
 		return n, sent, err
 	}
-	for o, err := range p.Each {
-		if err == nil {
-			err = write(r.enc.before(n))
-		}
+	for objs, err := range p.Each {
 		if err != nil {
 			return n, sent, err
 		}
-		a, b, err := r.item(o)
-		if err == nil {
-			err = write(a, b)
-		}
+		items, err := r.items(objs)
 		if err != nil {
 			return n, sent, err
 		}
-		n++
+		for i := range objs {
+			if err := write(r.enc.before(n), items[2*i], items[2*i+1]); err != nil {
+				return n, sent, err
+			}
+			n++
+		}
 	}
 	err = write(r.enc.after(n), tail)
 	return n, sent, err
@@ -101,28 +100,30 @@ type measured struct {
 }
 
 func (m *measured) read(r *Request, p *Page) error {
-	for o, err := range p.Each {
+	for objs, err := range p.Each {
 		if err != nil {
 			return err
 		}
-		head, tail, err := r.item(o)
+		items, err := r.items(objs)
 		if err != nil {
 			return err
 		}
-		n := len(head) + len(tail)
+		n := 0
+		for _, b := range items {
+			n += len(b)
+		}
 		m.size += n
-		if m.large {
-			continue
-		}
-		if m.large = !m.part.Take(n); m.large {
+		if m.large = m.large || !m.part.Take(n); m.large {
 			m.part.Free()
 			m.items = nil
 			continue
 		}
 		if r.enc.partial {
-			tail = bytes.Clone(tail) // it is a part of the object
+			for i := 1; i < len(items); i += 2 {
+				items[i] = bytes.Clone(items[i]) // it is a part of the object
+			}
 		}
-		m.items = append(m.items, head, tail)
+		m.items = append(m.items, items...)
 	}
 	return nil
 }
