@@ -66,6 +66,34 @@ func TestListIsTheQuestion(t *testing.T) {
 	}
 }
 
+// TestListAheadOfTheWatch: a start's list confirms as soon as the watch has brought what the
+// file lacks, however long that takes.
+func TestListAheadOfTheWatch(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.list()
+		f.create("new")
+		created := f.event("ADDED", "new")
+		f.asleep2()
+		f.sim.FailNext(isWatch, 1, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			time.Sleep(5 * time.Second) // on the bubble's clock, which takes no time: the link is slow
+			created(w)
+			<-r.Context().Done()
+		})
+		f.reflect()
+		after(4900 * time.Millisecond)
+		if f.queue.HasSynced() {
+			t.Error("synced, and an object has not come yet")
+		}
+		after(200 * time.Millisecond)
+		if diff := f.differs(); diff != "" || !f.queue.HasSynced() {
+			t.Errorf("synced %v, %s", f.queue.HasSynced(), diff)
+		}
+	})
+}
+
 // TestListThatIsNotNeeded: if the server is at the file's version, no list has to confirm, and
 // the source does not keep the one that asked.
 func TestListThatIsNotNeeded(t *testing.T) {

@@ -1,8 +1,10 @@
 package reflector
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // put creates or changes a config map whose content does not compress.
@@ -26,6 +29,22 @@ func (f *fixture) put(name string, size int, seed uint64) {
 	}
 	if err != nil {
 		f.t.Fatal(err)
+	}
+}
+
+// event returns a function that answers a watch with an event of the object as it is now.
+func (f *fixture) event(typ watch.EventType, name string) func(w http.ResponseWriter) {
+	f.t.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	if err := f.sim.Get(cm); err != nil {
+		f.t.Fatal(err)
+	}
+	cm.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	return func(w http.ResponseWriter) {
+		if err := json.NewEncoder(w).Encode(map[string]any{"type": typ, "object": cm}); err != nil {
+			f.t.Error(err)
+		}
+		w.(http.Flusher).Flush()
 	}
 }
 

@@ -1,7 +1,6 @@
 package reflector
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -186,19 +185,15 @@ func TestRestoredBehindTheList(t *testing.T) {
 		f.list()
 		f.create("new")
 		then := f.sim.Revision()
-		created := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new"}}
-		if err := f.sim.Get(created); err != nil {
-			t.Fatal(err)
-		}
-		created.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		created := f.event("ADDED", "new")
 		f.delete("new")
 		f.asleep2()
 		f.sim.FailNext(isWatch, 1, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			if err := json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": created}); err != nil {
-				t.Error(err)
-			}
+			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
+			time.Sleep(500 * time.Millisecond) // on the bubble's clock, which takes no time: the list comes first
+			created(w)
 			<-r.Context().Done()
 		})
 		f.reflect()

@@ -112,6 +112,29 @@ func TestRefusedVersion(t *testing.T) {
 	}
 }
 
+// TestUnreadableAtTheEnd: watches that end on time with an error, and bring nothing else, count
+// as failed: everything is read instead.
+func TestUnreadableAtTheEnd(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(time.Second)
+		f.sim.FailNext(isWatch, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			time.Sleep(2500 * time.Millisecond) // on the bubble's clock, which takes no time: a short watch lasts 3 s
+			fmt.Fprint(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"message":"no"}}`+"\n")
+		})
+		f.sim.DropConnections()
+		f.put("cm1", 10, 1)
+		f.delete("cm2")
+		after(10 * time.Minute)
+		if d := f.differs(); d != "" {
+			t.Errorf("%s: %s, lists %v", d, f.State(), f.State().Relists)
+		}
+	})
+}
+
 // TestRefusedLists: after watches that failed, a server that answers no list of everything does
 // not keep a source from its watch, once that works again.
 func TestRefusedLists(t *testing.T) {
