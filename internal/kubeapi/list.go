@@ -123,12 +123,12 @@ func (r *Request) onlyMessages(sel *Selection) bool {
 func (p *Parameters) query() (Query, error) {
 	q := Query{Selection: p.Selection, Limit: max(p.Limit, 0)} // one below 0 is none, as on a server
 	if p.Continue != "" {
-		if p.ResourceVersion != "" && p.ResourceVersion != "0" {
-			return q, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
-		}
 		from, token, err := decodeContinue(p.Continue, q.Prefix())
 		if err != nil {
 			return q, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: %v", err))
+		}
+		if p.ResourceVersion != "" && p.ResourceVersion != "0" {
+			return q, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 		}
 		q.From, q.Snapshot = from, token.Snapshot
 		if token.ResourceVersion > 0 {

@@ -104,13 +104,13 @@ func (r *Request) negotiate(verb string) (encoding, error) {
 	return r.enc, r.errNotAcceptable()
 }
 
-// fitsVerb fails if metadata is asked for as a list, and the verb answers with an object, or
-// the other way round.
+// fitsVerb fails if metadata is asked for as a list, and the verb answers with objects, or the
+// other way round.
 func (r *Request) fitsVerb(verb string, list bool) error {
 	switch {
 	case !list && (verb == "list" || verb == "deletecollection"):
 		return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (*%s.%sList)", r.Type.goPackage(), r.Type.Kind))
-	case list && verb == "get":
+	case list && (verb == "get" || verb == "watch"): // a server ends such a watch without a word
 		return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (*%s.%s)", r.Type.goPackage(), r.Type.Kind))
 	}
 	return nil

@@ -90,7 +90,7 @@ func (r *Request) watch() error {
 	}
 	defer w.Close()
 	st.w = w
-	if err = st.flush(); err == nil { // the client knows that the watch has begun
+	if err = st.flush(); err == nil && timeout > 0 { // the client knows that the watch has begun
 		err = st.serve(initial && q.AllowWatchBookmarks, timer.C(), func(d time.Duration) { timer.Reset(d) })
 	}
 	return st.broken(cmp.Or(st.flush(), err))

@@ -19,13 +19,43 @@ func TestWatchThatEndsAmidABatch(t *testing.T) {
 		w := httptest.NewRecorder()
 		func() {
 			defer func() { _ = recover() }() // as net/http does
-			h := &Handler{Storage: ending{NewType(Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true}), end}, Clock: clock.RealClock{}}
+			h := &Handler{Storage: ending{configMapType(), end}, Clock: clock.RealClock{}}
 			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/configmaps?watch=1&resourceVersion=1", nil))
 		}()
 		if body := w.Body.String(); !strings.HasPrefix(body, `{"type":"ADDED"`) || !w.Flushed {
 			t.Errorf("%s: %q", name, body)
 		}
 	}
+}
+
+// TestWatchWhoseTimeHasPassed: a watch with a negative timeout ends without an event, in order.
+func TestWatchWhoseTimeHasPassed(t *testing.T) {
+	for _, query := range []string{"", "&resourceVersion=0", "&resourceVersion=1"} {
+		w := httptest.NewRecorder()
+		h := &Handler{Storage: ending{configMapType(), ErrWatchOver}, Clock: clock.RealClock{}}
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/configmaps?watch=1&timeoutSeconds=-1"+query, nil))
+		if w.Code != http.StatusOK || w.Body.Len() > 0 || !w.Flushed {
+			t.Errorf("%q: %d %q", query, w.Code, w.Body)
+		}
+	}
+}
+
+// TestWatchAsListOfMetadata: an event has no list, so a watch that asks for one is refused.
+func TestWatchAsListOfMetadata(t *testing.T) {
+	for _, media := range []string{MediaJSON, MediaProto} {
+		w := httptest.NewRecorder()
+		h := &Handler{Storage: ending{configMapType(), ErrWatchOver}, Clock: clock.RealClock{}}
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/configmaps?watch=1&resourceVersion=1", nil)
+		r.Header.Set("Accept", media+";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusNotAcceptable {
+			t.Errorf("%s: %d %q", media, w.Code, w.Body)
+		}
+	}
+}
+
+func configMapType() *Type {
+	return NewType(Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true})
 }
 
 // ending is a Storage whose watch ends after one change.

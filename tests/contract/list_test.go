@@ -186,6 +186,7 @@ var lists = []testCase{
 			message string
 		}{
 			{f.configMaps() + "?continue=x", 400, metav1.StatusReasonBadRequest, "^invalid continue token: continue key is not valid: illegal base64 data at input byte 0$"},
+			{f.configMaps() + "?resourceVersion=5&continue=x", 400, metav1.StatusReasonBadRequest, "^invalid continue token: "},
 			{f.configMaps() + "?resourceVersion=5&continue=" + next, 400, metav1.StatusReasonBadRequest, "not allowed when using continue"},
 			{f.configMaps() + "?resourceVersion=x", 400, metav1.StatusReasonBadRequest, "x"},
 			{f.configMaps() + "?resourceVersionMatch=Exact", 422, metav1.StatusReasonInvalid, "resourceVersionMatch is forbidden unless resourceVersion is provided"},
