@@ -2,6 +2,7 @@ package apifile
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -56,7 +57,11 @@ func TestMessages(t *testing.T) {
 					filetest.Relist(t, s, "200000", append([]runtime.Object{changed}, c.stored[10:]...)...) // nine are gone, ten have come
 					h := New(db, Options{})
 					get := func(path string) string {
-						a := ask(t, h, http.MethodGet, path, "Accept", c.accept)
+						accept := c.accept
+						if strings.Contains(path, "watch=1") {
+							accept = strings.Replace(accept, "MetadataList", "Metadata", 1)
+						}
+						a := ask(t, h, http.MethodGet, path, "Accept", accept)
 						if a.code != http.StatusOK || len(a.body) < 1000 {
 							t.Fatalf("%s: %d %.300s", path, a.code, a.body)
 						}
