@@ -74,11 +74,18 @@ func (inf *Informer) outOfReach() error {
 // outOfReachError says in what phase a source is, and why.
 type outOfReachError struct{ reflector.State }
 
-func (e outOfReachError) Error() string { return "the server cannot be asked: " + e.State.String() }
+func (e outOfReachError) Error() string { return e.what() + e.State.String() }
 
 // Brief is the error without the reason, which names the request that failed. So it is the
 // same of all sources, and can be shown to anybody.
-func (e outOfReachError) Brief() string { return "the server cannot be asked: " + string(e.Phase) }
+func (e outOfReachError) Brief() string { return e.what() + string(e.Phase) }
+
+func (e outOfReachError) what() string {
+	if e.Phase == reflector.PhaseDenied { // or it does not know the type
+		return "the server refuses these objects: "
+	}
+	return "the server cannot be asked: "
+}
 
 // phases reports the source's changes of phase.
 type phases struct {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -200,6 +201,19 @@ func TestFreshAtACut(t *testing.T) {
 	sim.DropConnections()
 	// The client is not told which request failed, nor where it went.
 	if a := expect(t, h, path, 200, ""); !strings.HasSuffix(a.header.Get("Warning"), `the server cannot be asked: offline"`) {
+		t.Errorf("%v", a.header)
+	}
+}
+
+// TestFreshOfARefusedType: if the server refuses the type, as one whose definition is gone, the
+// answer says that, and not that there is no link.
+func TestFreshOfARefusedType(t *testing.T) {
+	sim, db := mirrored(t)
+	h := New(db, Options{Fresh: 20 * time.Second})
+	gone := kubesim.Answer(apierrors.NewNotFound(corev1.Resource("configmaps"), ""))
+	sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/configmaps") }, 1<<30, gone)
+	sim.DropConnections()
+	if a := expect(t, h, "/api/v1/namespaces/a/configmaps", 200, ""); !strings.HasSuffix(a.header.Get("Warning"), `the server refuses these objects: denied"`) {
 		t.Errorf("%v", a.header)
 	}
 }
