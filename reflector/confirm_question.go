@@ -45,8 +45,9 @@ func (s *ListerWatcher) askForWaiting(ctx context.Context, rv string) *pageAnswe
 	stated := s.cluster.stated()
 	a, err := s.listFew(ctx, false)
 	answers := a != nil && a.about.Continue == "" && (listVersion(&a.about) == rv || versions.Newer(listVersion(&a.about), rv))
-	s.proving.helped(answers)
-	if err != nil && !errors.Is(err, errNotAsked) || a != nil && a.took > bookmarkAfter {
+	vain := err != nil && !errors.Is(err, errNotAsked) || a != nil && a.took > bookmarkAfter
+	s.proving.helped(answers && !vain)
+	if vain {
 		s.proving.inVain(now)
 	}
 	if !answers {

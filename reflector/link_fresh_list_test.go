@@ -1,7 +1,11 @@
 package reflector
 
 import (
+	"context"
+	"maps"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -146,6 +150,45 @@ func TestFreshWithoutBookmarks(t *testing.T) {
 		t.Logf("%d small lists, %d relists, %d slow callers, %s", asked, whole, slow, f.State())
 		if whole < 5 || whole > 25 || slow > 3 {
 			t.Errorf("%d relists, %d callers waited for more than a second", whole, slow)
+		}
+	})
+}
+
+// TestFreshAfterASlowAnswer: after a small list that answered slowly, callers who cannot wait for
+// the list that is put off do not have the server asked again and again.
+func TestFreshAfterASlowAnswer(t *testing.T) {
+	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(30 * time.Second)
+		f.near()
+		for range 20 {
+			f.fresh()
+			after(3 * time.Second)
+		}
+		f.sim.FailNext(listsMetadata, 1, func(w http.ResponseWriter, r *http.Request) {
+			whole := httptest.NewRecorder()
+			f.sim.ServeHTTP(whole, r)
+			maps.Copy(w.Header(), whole.Header())
+			for b := range slices.Chunk(whole.Body.Bytes(), whole.Body.Len()/4) {
+				time.Sleep(time.Second) // on the bubble's clock, which takes no time: the link is slow
+				if _, err := w.Write(b); err != nil {
+					t.Error(err)
+				}
+				w.(http.Flusher).Flush()
+			}
+		})
+		f.fresh()
+		after(time.Second)
+		f.forget()
+		for range 200 {
+			f.other()
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_ = f.WaitForFresh(ctx, 0) // an error says that the list is put off
+			cancel()
+			after(50 * time.Millisecond)
+		}
+		if _, watches, _ := f.sent(); watches > 20 {
+			t.Errorf("%d watches were opened for 200 callers", watches)
 		}
 	})
 }
