@@ -84,7 +84,8 @@ type Options struct {
 	// if there is none.
 	ObjectMemory int64
 	// LockTimeout is how long Open waits for another process to close the file. Set it
-	// longer if a program starts while the one before it ends. Default 500 ms; negative
+	// longer if a program starts while the one before it ends, and call Open before the
+	// program catches signals, so that they end it while it waits. Default 500 ms; negative
 	// does not wait.
 	LockTimeout time.Duration
 	// ReadOnly is for tools that look at an existing file. Nothing is created, renamed
