@@ -61,29 +61,3 @@ func TestFreshAfterARelist(t *testing.T) {
 		}
 	})
 }
-
-// TestStartListOverASlowWatch: a start's list confirms as soon as the watch has brought what the
-// file lacks, however long that takes: no bookmark comes sooner.
-func TestStartListOverASlowWatch(t *testing.T) {
-	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
-		f.list()
-		f.put("cm1", 10, 1)
-		f.asleep2()
-		way := func(r *http.Request) error {
-			if isWatch(r) {
-				time.Sleep(5 * time.Second) // the bubble's clock, which takes no time; it is how long the watch takes to open, which no signal shows
-			}
-			return nil
-		}
-		f.breaks.Store(&way)
-		f.reflect()
-		after(4900 * time.Millisecond)
-		if f.queue.HasSynced() {
-			t.Fatal("confirmed without the watch")
-		}
-		after(200 * time.Millisecond)
-		if !f.queue.HasSynced() {
-			t.Error("the list does not confirm")
-		}
-	})
-}

@@ -93,9 +93,10 @@ func (s *ListerWatcher) proveBeside(ctx context.Context, t *template) (end func(
 		case <-t.noted: // that is before the watch is open
 		case <-t.open:
 		case <-ctx.Done():
-			return
 		}
-		s.prove(ctx, t)
+		if ctx.Err() == nil { // otherwise the next watch's list, which may be there, is not for this one
+			s.prove(ctx, t)
+		}
 	}()
 	return cancel
 }

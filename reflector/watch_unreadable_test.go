@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
@@ -201,38 +200,4 @@ func TestWatchesThatMustWait(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestErrorsOnTime: an error in place of the first event counts as a failure also if it ends the
-// watch on time: after four of them everything is read.
-func TestErrorsOnTime(t *testing.T) {
-	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
-		f.list()
-		const lasts = 60 * time.Second
-		f.sim.FailNext(isWatch, 4, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.(http.Flusher).Flush()
-			select {
-			case <-time.After(lasts): // on the bubble's clock, which takes no time
-			case <-r.Context().Done():
-			}
-			fmt.Fprint(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"message":"no"}}`+"\n")
-		})
-		for i := range 4 {
-			w, err := f.WatchWithContext(t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(lasts / time.Second))})
-			if err != nil {
-				t.Fatal(err)
-			}
-			began := time.Now()
-			for range w.ResultChan() {
-			}
-			if took := time.Since(began); took != lasts || f.State().Relists[ReasonUnreadable] != 0 {
-				t.Fatalf("watch %d lasted %s: %v", i, took, f.State().Relists)
-			}
-		}
-		f.watch()
-		if n := f.State().Relists[ReasonUnreadable]; n != 1 {
-			t.Errorf("%d lists", n)
-		}
-	})
 }
