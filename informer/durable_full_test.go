@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 // TestDiskFullAtALaterStart: objects change while the program is down, and the disk takes only
@@ -21,14 +18,7 @@ func TestDiskFullAtALaterStart(t *testing.T) {
 		for _, ends := range []bool{false, true} {
 			t.Run(fmt.Sprint(steps, " transactions, ends ", ends), func(t *testing.T) {
 				bubble(t, func(t *testing.T, w *world) {
-					var left atomic.Int64
-					left.Store(1 << 30)
-					tuning.SetFile(&w.options, tuning.File{Op: func(op, _ string) error {
-						if op == "transaction" && left.Add(-1) < 0 {
-							return syscall.ENOSPC
-						}
-						return nil
-					}})
+					left := w.room()
 					for _, name := range []string{"a", "b", "c"} {
 						w.create(name)
 					}

@@ -11,20 +11,26 @@ import (
 	"github.com/kubewake/kubewake/internal/tuning"
 )
 
+// room returns how many transactions the disk still takes, at first any number.
+func (w *world) room() *atomic.Int64 {
+	left := &atomic.Int64{}
+	left.Store(1 << 30)
+	tuning.SetFile(&w.options, tuning.File{Op: func(op, _ string) error {
+		if op == "transaction" && left.Add(-1) < 0 {
+			return syscall.ENOSPC
+		}
+		return nil
+	}})
+	return left
+}
+
 // TestDiskFullAfterEachStep: a life takes a durable handler out, puts another in under
 // another name, and is told changes. After any number of its transactions the disk takes no
 // more until it ends. The next life tells every handler what it missed.
 func TestDiskFullAfterEachStep(t *testing.T) {
 	for steps := range int64(10) {
 		bubble(t, func(t *testing.T, w *world) {
-			var left atomic.Int64
-			left.Store(1 << 30)
-			tuning.SetFile(&w.options, tuning.File{Op: func(op, _ string) error {
-				if op == "transaction" && left.Add(-1) < 0 {
-					return syscall.ENOSPC
-				}
-				return nil
-			}})
+			left := w.room()
 			for _, name := range []string{"a", "b", "d", "e"} {
 				w.create(name)
 			}

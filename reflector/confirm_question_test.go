@@ -74,14 +74,7 @@ func TestListAheadOfTheWatch(t *testing.T) {
 		f.create("new")
 		created := f.event("ADDED", "new")
 		f.asleep2()
-		f.sim.FailNext(isWatch, 1, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusOK)
-			w.(http.Flusher).Flush()
-			time.Sleep(5 * time.Second) // on the bubble's clock, which takes no time: the link is slow
-			created(w)
-			<-r.Context().Done()
-		})
+		f.lateWatch(5*time.Second, created)
 		f.reflect()
 		after(4900 * time.Millisecond)
 		if f.queue.HasSynced() {

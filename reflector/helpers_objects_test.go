@@ -48,6 +48,19 @@ func (f *fixture) event(typ watch.EventType, name string) func(w http.ResponseWr
 	}
 }
 
+// lateWatch answers the next watch with its headers, with one event after a while, and with
+// nothing more.
+func (f *fixture) lateWatch(after time.Duration, event func(http.ResponseWriter)) {
+	f.sim.FailNext(isWatch, 1, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		time.Sleep(after) // the bubble's clock, which takes no time; without it the event comes before the list is compared, and no signal says that it was
+		event(w)
+		<-r.Context().Done()
+	})
+}
+
 // differs says how the file differs from the server.
 func (f *fixture) differs() string {
 	want, _, err := f.sim.List(&corev1.ConfigMap{})

@@ -43,6 +43,22 @@ func (f *fixture) fresh() time.Duration {
 	return time.Since(began)
 }
 
+// withoutBookmarks starts a source over a near link, and has callers until it knows that its
+// server sends no bookmarks.
+func (f *fixture) withoutBookmarks() {
+	f.t.Helper()
+	f.reflect()
+	after(30 * time.Second)
+	f.near()
+	for range 20 {
+		f.fresh()
+		after(3 * time.Second)
+	}
+	if !f.link.bookmarkless() {
+		f.t.Fatal("bookmarks are still waited for")
+	}
+}
+
 // TestFreshDuringAList: a caller that comes while a list is on its way for another one gets
 // an answer of its own at once, too.
 func TestFreshDuringAList(t *testing.T) {
@@ -158,19 +174,13 @@ func TestFreshWithoutBookmarks(t *testing.T) {
 // the list that is put off do not have the server asked again and again.
 func TestFreshAfterASlowAnswer(t *testing.T) {
 	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{}, func(f *fixture) {
-		f.reflect()
-		after(30 * time.Second)
-		f.near()
-		for range 20 {
-			f.fresh()
-			after(3 * time.Second)
-		}
+		f.withoutBookmarks()
 		f.sim.FailNext(listsMetadata, 1, func(w http.ResponseWriter, r *http.Request) {
 			whole := httptest.NewRecorder()
 			f.sim.ServeHTTP(whole, r)
 			maps.Copy(w.Header(), whole.Header())
 			for b := range slices.Chunk(whole.Body.Bytes(), whole.Body.Len()/4) {
-				time.Sleep(time.Second) // on the bubble's clock, which takes no time: the link is slow
+				time.Sleep(time.Second) // the bubble's clock, which takes no time; without it the answer is fast, and it is time that is tested, no signal
 				if _, err := w.Write(b); err != nil {
 					t.Error(err)
 				}
@@ -217,16 +227,7 @@ func TestFreshAfterAStartWithoutRoom(t *testing.T) {
 // break off the answer to those before them, which must wait for the watch.
 func TestFreshCallersWithoutEnd(t *testing.T) {
 	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{}, func(f *fixture) {
-		f.reflect()
-		after(30 * time.Second)
-		f.near()
-		for range 20 {
-			f.fresh()
-			after(3 * time.Second)
-		}
-		if !f.link.bookmarkless() {
-			t.Fatal("bookmarks are still waited for")
-		}
+		f.withoutBookmarks()
 		f.fresh()
 		var callers sync.WaitGroup
 		lists := 0

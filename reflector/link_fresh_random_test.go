@@ -75,7 +75,7 @@ func (f *freshTruth) call(ctx context.Context) error {
 		since[name] = len(f.had[name]) - 1
 	}
 	f.mu.Unlock()
-	time.Sleep(time.Microsecond) // the bubble's clock, which takes no time: no signal tells a change from a call of the same moment
+	time.Sleep(time.Microsecond) // the bubble's clock, which takes no time; without it the call has the same moment as the change before it, and versions, the only signal, have no time
 	began := time.Now()
 	if err := f.WaitForFresh(ctx, 0); err != nil {
 		return err

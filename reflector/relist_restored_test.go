@@ -188,14 +188,7 @@ func TestRestoredBehindTheList(t *testing.T) {
 		created := f.event("ADDED", "new")
 		f.delete("new")
 		f.asleep2()
-		f.sim.FailNext(isWatch, 1, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusOK)
-			w.(http.Flusher).Flush()
-			time.Sleep(500 * time.Millisecond) // on the bubble's clock, which takes no time: the list comes first
-			created(w)
-			<-r.Context().Done()
-		})
+		f.lateWatch(500*time.Millisecond, created)
 		f.reflect()
 		after(time.Second)
 		if !f.queue.HasSynced() || f.queue.AcceptedVersion() != fmt.Sprint(then) {

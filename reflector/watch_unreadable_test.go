@@ -122,7 +122,7 @@ func TestUnreadableAtTheEnd(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
-			time.Sleep(2500 * time.Millisecond) // on the bubble's clock, which takes no time: a short watch lasts 3 s
+			time.Sleep(2500 * time.Millisecond) // the bubble's clock, which takes no time; without it the watch, of 3 s, ends early, and it is time that is tested, no signal
 			fmt.Fprint(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"message":"no"}}`+"\n")
 		})
 		f.sim.DropConnections()
