@@ -137,7 +137,7 @@ func TestContend(t *testing.T) {
 		defer hangs.Stop()
 		if err := programs[i].Wait(); err != nil && !strings.HasPrefix(err.Error(), "signal: ") { // it may not have got so far as to wait for the signal
 			b, _ := os.ReadFile(errs.Name())
-			t.Errorf("ended by %s: %v\n%s", how, err, tail(string(b)))
+			t.Errorf("ended by %s: %v\n%s", how, err, tail(string(b), 4000))
 		}
 		programs[i] = nil
 	}

@@ -2,11 +2,13 @@
 package wake
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -256,37 +258,60 @@ func (p *program) lines(from int) []string {
 // until waits for lines to be told.
 func (p *program) until(lines []string) {
 	p.t.Helper()
-	deadline := time.After(60 * time.Second)
-	for tick := time.NewTicker(10 * time.Millisecond); ; {
-		told, missing := ungrouped([]byte(p.read())), ""
+	missing := ""
+	p.await(func() bool {
+		told := ungrouped([]byte(p.read()))
+		missing = ""
 		for _, l := range lines {
 			if !strings.Contains(told, l) {
-				missing = l
+				missing += l
 			}
 		}
-		if missing == "" {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			errs, _ := os.ReadFile(p.told + ".err")
-			p.t.Fatalf("not told:%sits errors:\n%s", missing, tail(string(errs)))
-		}
-	}
+		return missing == ""
+	}, func() string { return "not told:\n" + missing })
 }
 
 func (p *program) eventually(what string, is func() bool) {
 	p.t.Helper()
-	deadline := time.After(60 * time.Second)
-	for tick := time.NewTicker(5 * time.Millisecond); !is(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			errs, _ := os.ReadFile(p.told + ".err")
-			p.t.Fatalf("waited in vain for %s; its errors:\n%s", what, tail(string(errs)))
+	p.await(is, func() string { return "waited in vain for " + what + "; " })
+}
+
+// await waits for what must come. It fails after a minute in which the program told nothing
+// new: how long a backlog takes depends on the disk.
+func (p *program) await(is func() bool, failed func() string) {
+	p.t.Helper()
+	told, last := p.size(), time.Now()
+	for tick := time.NewTicker(10 * time.Millisecond); !is(); <-tick.C {
+		if now := p.size(); now != told {
+			told, last = now, time.Now()
+		} else if time.Since(last) > time.Minute {
+			p.t.Fatal(failed() + p.stuck())
 		}
 	}
 }
 
-func tail(s string) string { return s[max(0, len(s)-4000):] }
+// stuck ends the program with SIGQUIT, and returns what it told and said last, with the stacks
+// of its goroutines.
+func (p *program) stuck() string {
+	state := "it did not run"
+	if p.cmd != nil {
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // one that has ended has left its errors
+		ended := make(chan struct{})
+		go func() {
+			_ = p.cmd.Wait() // the state says how it ended
+			close(ended)
+		}()
+		select {
+		case <-ended:
+			state = p.cmd.ProcessState.String()
+		case <-time.After(10 * time.Second): // one that the kernel holds says nothing more
+			state = "the kernel holds it"
+			_ = p.cmd.Process.Kill() // Wait, in the goroutine above, has its error
+		}
+		p.cmd = nil
+	}
+	errs, err := os.ReadFile(p.told + ".err")
+	return fmt.Sprintf("%s; told last:\n%s\nits errors (%v):\n%s", state, tail(p.read(), 2000), err, tail(string(errs), 100_000))
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
