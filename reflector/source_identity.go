@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -126,26 +127,14 @@ func sourceOf(u *url.URL) (boltstore.Source, error) {
 	if err != nil {
 		return boltstore.Source{}, err
 	}
+	src, ok := listPath(rest)
+	if !ok {
+		return boltstore.Source{}, fmt.Errorf("%w (%s is not the path of a list)", ErrUnidentified, u.Path)
+	}
 	q := u.Query()
-	src := boltstore.Source{
-		Cluster: strings.Trim(prefix, "/"), LabelSelector: q.Get("labelSelector"), FieldSelector: q.Get("fieldSelector"), ShardSelector: q.Get("shardSelector"),
-	}
+	src.Cluster = strings.Trim(prefix, "/")
+	src.LabelSelector, src.FieldSelector, src.ShardSelector = q.Get("labelSelector"), q.Get("fieldSelector"), q.Get("shardSelector")
 	inOrder(&src)
-	if rest[0] == "apis" && len(rest) > 1 {
-		src.Group, rest = rest[1], rest[1:]
-	}
-	bad := fmt.Errorf("%w (%s is not the path of a list)", ErrUnidentified, u.Path)
-	if len(rest) < 3 {
-		return boltstore.Source{}, bad
-	}
-	src.Version, rest = rest[1], rest[2:]
-	if rest[0] == "namespaces" && len(rest) == 3 {
-		src.Namespace, rest = rest[1], rest[2:]
-	}
-	if len(rest) != 1 {
-		return boltstore.Source{}, bad
-	}
-	src.Resource = rest[0]
 	return src, nil
 }
 
@@ -187,16 +176,47 @@ func sameList(a, b *url.URL) bool {
 }
 
 // splitPath separates the part before /api or /apis from the rest. A proxy in front of
-// several clusters may need a prefix.
+// several clusters may need a prefix, which may have an /api or /apis, too. So the first
+// rest that is the path of a list counts; without one, the first of all.
 func splitPath(path string) (prefix string, rest []string, err error) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
+	first := -1
 	for i, p := range parts {
-		if p == "api" || p == "apis" {
-			if i > 0 {
-				prefix = "/" + strings.Join(parts[:i], "/")
-			}
-			return prefix, parts[i:], nil
+		if p != "api" && p != "apis" {
+			continue
+		}
+		if first < 0 {
+			first = i
+		}
+		if src, ok := listPath(parts[i:]); ok && (i == first || served.MatchString(src.Version)) {
+			first = i
+			break
 		}
 	}
-	return "", nil, fmt.Errorf("%w (%s has neither /api nor /apis)", ErrUnidentified, path)
+	switch {
+	case first < 0:
+		return "", nil, fmt.Errorf("%w (%s has neither /api nor /apis)", ErrUnidentified, path)
+	case first > 0:
+		prefix = "/" + strings.Join(parts[:first], "/")
+	}
+	return prefix, parts[first:], nil
+}
+
+// served is the form of Kubernetes' versions.
+var served = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+
+// listPath reads the part of a list's path that begins with api or apis.
+func listPath(rest []string) (src boltstore.Source, ok bool) {
+	if rest[0] == "apis" && len(rest) > 1 {
+		src.Group, rest = rest[1], rest[1:]
+	}
+	if len(rest) < 3 {
+		return src, false
+	}
+	src.Version, rest = rest[1], rest[2:]
+	if rest[0] == "namespaces" && len(rest) == 3 {
+		src.Namespace, rest = rest[1], rest[2:]
+	}
+	src.Resource = rest[0]
+	return src, len(rest) == 1
 }
