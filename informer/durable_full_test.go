@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -69,6 +70,7 @@ func TestDiskFullAtALaterStart(t *testing.T) {
 					}
 					left.Store(1 << 30)
 					l.synced().equal().acknowledged()
+					synctest.Wait() // a plain handler may be told later
 					for name, r := range map[string]*recorder{"plain": plain, "durable": one.recorder} {
 						if names := r.names(); !slices.Equal(names, []string{"a", "d"}) {
 							r.mu.Lock()
