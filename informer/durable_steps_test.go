@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubewake/kubewake/internal/tuning"
@@ -72,6 +73,7 @@ func TestDiskFullAfterEachStep(t *testing.T) {
 				}
 			}
 			l.run().synced().equal().acknowledged()
+			synctest.Wait() // a plain handler may be told later
 			for name, r := range map[string]*recorder{"plain": plain, "one": one.recorder, "two": two.recorder} {
 				r.mu.Lock()
 				bad := r.there["a"] == nil || r.there["a"].Data["data"] != "1" || r.there["e"] == nil || r.there["e"].Data["data"] != "1"

@@ -281,9 +281,7 @@ func TestNameOfAnotherTransform(t *testing.T) {
 
 	l = begin("two")
 	for what, h := range map[string]*recorder{"plain": plain, "durable": durable.recorder} {
-		if names := h.names(); !slices.Equal(names, []string{"two-stays"}) {
-			t.Errorf("%s: knows %q, told %q", what, names, h.take())
-		}
+		eventually(t, "the "+what+" handler knows what stays", func() bool { return slices.Equal(h.names(), []string{"two-stays"}) })
 	}
 	l.end()
 }
