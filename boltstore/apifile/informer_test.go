@@ -304,9 +304,10 @@ func (w *cancelled) Write(b []byte) (int, error) {
 	}
 }
 
+// heap is how many bytes are in use, apart from what the runtime keeps for later.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapInuse)
+	return int64(m.HeapAlloc)
 }
