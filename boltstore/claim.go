@@ -75,7 +75,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	case db.opts.ReadOnly:
 		err = fmt.Errorf("boltstore: claim %s: %s was opened read-only: open it without Options.ReadOnly, or read it by DB.View", c.Source, db.path)
 	case db.claims[s.id] != nil:
-		err = fmt.Errorf("boltstore: %s: %w in %s; share one informer, or give Cluster or the selectors if these are different lists", c.Source, ErrClaimed, db.path)
+		err = fmt.Errorf("boltstore: %s: %w in %s; share one informer, let one that ends end first (a factory's Shutdown waits), or give Cluster or the selectors if these are different lists", c.Source, ErrClaimed, db.path)
 	default:
 		db.claims[s.id] = s
 		db.inUse.Store(int64(len(db.claims)))

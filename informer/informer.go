@@ -74,8 +74,7 @@ var _ cache.SharedIndexInformer = &Informer{}
 // returns. An informer that is never run holds it until the DB is closed.
 //
 // The error is boltstore.ErrClaimed if the source is in use in this process, and
-// reflector.ErrUnidentified if nothing shows which source it is. An informer of the source
-// that is ending is waited for: it has a second to be told so.
+// reflector.ErrUnidentified if nothing shows which source it is.
 func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Object, o Options) (*Informer, error) {
 	o = o.withDefaults()
 	claim := boltstore.Claim{Example: example, Indexers: o.Indexers, IndexVersions: o.IndexVersions, Codec: o.Codec,
@@ -85,10 +84,13 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	if claim.Source, server, err = o.Reflector.Identify(lw, example); err != nil {
 		return nil, err
 	}
-	lease, store, err := claimFreed(db, claim)
+	lease := newLease(db, claim.Source)
+	store, err := db.Claim(claim)
 	if err != nil {
+		lease.end()
 		return nil, err
 	}
+	lease.claimed()
 	store.ExpectProducer()
 	if o.clock == nil {
 		o.clock = store.Clock()

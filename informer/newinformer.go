@@ -105,22 +105,6 @@ func (l *lease) end() {
 	close(l.over)
 }
 
-// claimFreed claims a source, once an informer that has it and is ending has ended.
-func claimFreed(db *boltstore.DB, c boltstore.Claim) (*lease, *boltstore.Claimed, error) {
-	for try := 0; ; try++ {
-		l := newLease(db, c.Source)
-		store, err := db.Claim(c)
-		if err == nil {
-			l.claimed()
-			return l, store, nil
-		}
-		l.end()
-		if !errors.Is(err, boltstore.ErrClaimed) || try == 3 || !freed(db, c.Source) { // another informer that waits may be faster
-			return nil, nil, err
-		}
-	}
-}
-
 // freed waits for an informer that has the source and is ending. It says whether the
 // source may be free.
 func freed(db *boltstore.DB, src boltstore.Source) bool {
@@ -160,14 +144,21 @@ func (m *maker) try(lw cache.ListerWatcher, example runtime.Object, resync time.
 		return nil, errors.New("informer: the manager or factory sets the transform: give it there, and its version as Options.TransformVersion")
 	}
 	o.ResyncPeriod, o.Indexers = resync, indexers
-	_, _, err := o.Reflector.Identify(lw, example)
+	src, _, err := o.Reflector.Identify(lw, example)
 	if errors.Is(err, reflector.ErrUnidentified) {
 		return nil, fmt.Errorf("%w; a manager needs the wrapped config itself, as ctrl.NewManager(reflector.WrapConfig(cfg), …), and an HTTPClient of its own must be made of it", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return NewSharedIndexInformer(m.db, lw, example, o)
+	inf, err := NewSharedIndexInformer(m.db, lw, example, o)
+	for range 3 { // another informer that waits may be faster
+		if !errors.Is(err, boltstore.ErrClaimed) || !freed(m.db, src) {
+			break
+		}
+		inf, err = NewSharedIndexInformer(m.db, lw, example, o)
+	}
+	return inf, err
 }
 
 // ends waits for an informer that is ending. It says whether the source is free. If nothing

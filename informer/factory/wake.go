@@ -41,7 +41,8 @@ type Filter struct {
 //
 // Clients of f must come from a config that reflector.WrapConfig has changed, or be a
 // fake clientset. Otherwise the error is reflector.ErrUnidentified. It is
-// boltstore.ErrClaimed if another informer has one of the lists.
+// boltstore.ErrClaimed if another informer has one of the lists. An earlier factory's have
+// them until its Shutdown returns, and for as long as the DB is open if it never started.
 //
 // f will cache the types that the error names in memory. The others wake.
 func Wake(f any, db *boltstore.DB, o Options, types ...runtime.Object) error {

@@ -223,24 +223,6 @@ func TestAskedMeanwhile(t *testing.T) {
 	live("2")
 }
 
-// TestReload: a program that closes its stop channel and makes another factory at once, as a
-// reload does with client-go's, has its objects in the file again.
-func TestReload(t *testing.T) {
-	sim := simulator(t, configMap("web", "a"))
-	db := temporary(t)
-	for range 20 {
-		f := informers.NewSharedInformerFactory(client(sim), 0)
-		if err := factory.Wake(f, db, factory.Options{}, &corev1.ConfigMap{}); err != nil {
-			t.Fatal(err)
-		}
-		stop := make(chan struct{})
-		f.Start(stop)
-		f.WaitForCacheSync(stop)
-		close(stop)
-		t.Cleanup(f.Shutdown)
-	}
-}
-
 // TestFiltered: the lists and watches of a filtered factory are filtered, as with
 // client-go's.
 func TestFiltered(t *testing.T) {
