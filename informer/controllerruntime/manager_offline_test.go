@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -83,10 +86,16 @@ func TestManagerWithoutALink(t *testing.T) {
 // life.
 func twoLives(t *testing.T, sim *kubesim.Server, o manager.Options, use func(ctx context.Context, mgr manager.Manager, life int)) {
 	t.Helper()
+	livesOf(t, sim, sim.RESTConfig(), o, use)
+}
+
+// livesOf is twoLives with a config of the server.
+func livesOf(t *testing.T, sim *kubesim.Server, cfg *rest.Config, o manager.Options, use func(ctx context.Context, mgr manager.Manager, life int)) {
+	t.Helper()
 	o.Metrics = metricsserver.Options{BindAddress: "0"}
 	f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{MaxStaleness: -1}}
 	for life := range 2 {
-		mgr, err := NewManager(sim.RESTConfig(), o, f)
+		mgr, err := NewManager(cfg, o, f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,6 +120,31 @@ func TestNamespacesWithoutALink(t *testing.T) {
 			t.Errorf("life %d: %d objects, %v", life, len(maps.Items), err)
 		}
 	})
+}
+
+// TestPathWithoutALink: the host's path, as Rancher's and Karmada's, is the cluster's name in the
+// file, unless it has another.
+func TestPathWithoutALink(t *testing.T) {
+	for _, path := range []string{"/k8s/clusters/c-1", "/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/"} {
+		sim := shop(t, "a", "b")
+		to, err := url.Parse(sim.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy := httputil.NewSingleHostReverseProxy(to)
+		if proxy.Transport, err = rest.TransportFor(sim.RESTConfig()); err != nil {
+			t.Fatal(err)
+		}
+		srv := httptest.NewServer(http.StripPrefix(strings.TrimSuffix(path, "/"), proxy))
+		t.Cleanup(srv.Close)
+		cfg := &rest.Config{Host: srv.URL + path}
+		livesOf(t, sim, cfg, manager.Options{}, func(ctx context.Context, mgr manager.Manager, life int) {
+			var maps corev1.ConfigMapList
+			if err := mgr.GetClient().List(ctx, &maps, client.InNamespace("default")); err != nil || len(maps.Items) != 2 {
+				t.Errorf("%s, life %d: %d objects, %v", path, life, len(maps.Items), err)
+			}
+		})
+	}
 }
 
 // TestEmptyKindWithoutALink: a kind is mapped without a link also if the file has no

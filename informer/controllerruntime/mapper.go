@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,7 +79,12 @@ func wake(mapper *mapperProvider, c *crcache.Options, s *runtime.Scheme, db *bol
 		if err != nil {
 			return nil, err
 		}
-		m.server, m.file, m.groups = server, mapperOf(states, cluster), groups
+		host, _, err := rest.DefaultServerUrlFor(cfg)
+		if err != nil {
+			return nil, err
+		}
+		name := cmp.Or(cluster, strings.Trim(host.Path, "/")) // as informers learn it
+		m.server, m.file, m.groups = server, mapperOf(states, name), groups
 		return m, nil
 	}
 	informers := c.NewInformer
