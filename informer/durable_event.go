@@ -105,7 +105,9 @@ var errNack = errors.New("not acknowledged")
 // events of the key wait for that, other keys do not.
 //
 // One goroutine at a time calls it for a key, and up to DurableOptions.Workers in
-// all. ctx ends when the informer ends, or the handler is removed.
+// all. ctx ends when the informer ends, or the handler is removed. A call that goes on for
+// 100 ms after that may overlap with the next informer's, if a manager or a dynamic factory
+// of this process has asked for the list again.
 type DurableHandler interface {
 	HandleEvent(ctx context.Context, e Event) error
 }
