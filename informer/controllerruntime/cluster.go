@@ -14,16 +14,16 @@ import (
 )
 
 // NewCluster is cluster.New with the cache in the file of a manager that NewManager has made.
-// It wraps a copy of cfg. o.Reflector.Cluster names the cluster in the file, and differs from
-// the manager's. File.InMemory counts for the cluster, too. Its kinds come from the file while
-// its server does not answer, as the manager's do. The manager starts and ends the cluster:
-// do not add it.
+// It wraps a copy of cfg. o.Reflector.Cluster names the cluster in the file, or else its host's
+// path does; the name differs from the manager's. File.InMemory counts for the cluster, too.
+// Its kinds come from the file while its server does not answer, as the manager's do. The
+// manager starts and ends the cluster: do not add it.
 func NewCluster(mgr manager.Manager, cfg *rest.Config, o informer.Options, options ...cluster.Option) (cluster.Cluster, error) {
 	k, ok := mgr.(*kept)
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("controllerruntime: a %T has no file for the cluster: it takes a manager that NewManager has returned", mgr)
-	case o.Reflector.Cluster == k.cluster:
+	case cfg != nil && clusterName(o.Reflector.Cluster, cfg) == k.cluster:
 		return nil, fmt.Errorf("controllerruntime: the manager's own cluster has the name %q in the file: give this one another in Reflector.Cluster", k.cluster)
 	}
 	var misused error

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -93,5 +94,38 @@ func TestClusterMisused(t *testing.T) {
 		if c, err := make(); c != nil || err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("no word of %s: %v", says, err)
 		}
+	}
+}
+
+// TestClusterNames: without a name a host's path is the cluster's. Two clusters of one name are
+// refused.
+func TestClusterNames(t *testing.T) {
+	host := shop(t).RESTConfig()
+	at := func(path string) *rest.Config {
+		cfg := rest.CopyConfig(host)
+		cfg.Host += path
+		return cfg
+	}
+	for _, c := range []struct {
+		manager, cluster, name string
+		refused                bool
+	}{
+		{"/k8s/clusters/a", "/k8s/clusters/b", "", false},
+		{"/k8s/clusters/a", "/k8s/clusters/a/", "", true},
+		{"/k8s/clusters/a", "", "k8s/clusters/a", true},
+		{"/k8s/clusters/a", "", "", false},
+		{"", "", "", true},
+		{"", "", "b", false},
+	} {
+		mgr, err := NewManager(at(c.manager), manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}, File{Path: filepath.Join(t.TempDir(), "test.db")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = NewCluster(mgr, at(c.cluster), informer.Options{Reflector: reflector.Options{Cluster: c.name}})
+		if (err != nil) != c.refused {
+			t.Errorf("%+v: %v", c, err)
+		}
+		_, end := started(t, mgr)
+		end()
 	}
 }

@@ -80,7 +80,7 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 		return nil, errors.Join(err, db.Close())
 	}
 	files.add(db.DB)
-	return &kept{Manager: mgr, db: db, apart: apart, cluster: name, elects: o.LeaderElection, graceless: o.GracefulShutdownTimeout != nil && *o.GracefulShutdownTimeout == 0}, nil
+	return &kept{Manager: mgr, db: db, apart: apart, cluster: clusterName(name, cfg), elects: o.LeaderElection, graceless: o.GracefulShutdownTimeout != nil && *o.GracefulShutdownTimeout == 0}, nil
 }
 
 var errInformers = errors.New("controllerruntime: the options have a Cache.NewInformer, so the file would not be used: leave it out, or use informer.ForControllerRuntime with ctrl.NewManager")

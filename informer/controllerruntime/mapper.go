@@ -79,12 +79,7 @@ func wake(mapper *mapperProvider, c *crcache.Options, s *runtime.Scheme, db *bol
 		if err != nil {
 			return nil, err
 		}
-		host, _, err := rest.DefaultServerUrlFor(cfg)
-		if err != nil {
-			return nil, err
-		}
-		name := cmp.Or(cluster, strings.Trim(host.Path, "/")) // as informers learn it
-		m.server, m.file, m.groups = server, mapperOf(states, name), groups
+		m.server, m.file, m.groups = server, mapperOf(states, clusterName(cluster, cfg)), groups
 		return m, nil
 	}
 	informers := c.NewInformer
@@ -95,6 +90,15 @@ func wake(mapper *mapperProvider, c *crcache.Options, s *runtime.Scheme, db *bol
 		}
 		return inf
 	}
+}
+
+// clusterName is a cluster's name in the file: the given one, or else the host's path.
+func clusterName(given string, cfg *rest.Config) string {
+	host, _, err := rest.DefaultServerUrlFor(cfg)
+	if given != "" || err != nil { // with such a host no client can be made
+		return given
+	}
+	return strings.Trim(host.Path, "/")
 }
 
 // schemeOf is the scheme of a cache, of a manager or cluster that has this one.
