@@ -41,8 +41,8 @@ type Filter struct {
 //
 // Clients of f must come from a config that reflector.WrapConfig has changed, or be a
 // fake clientset. Otherwise the error is reflector.ErrUnidentified. It is
-// boltstore.ErrClaimed if another informer has one of the lists. An earlier factory's have
-// them until its Shutdown returns, and for as long as the DB is open if it never started.
+// boltstore.ErrClaimed if another informer has one of the lists. The informers of an earlier
+// factory have theirs until its Shutdown returns or, if it never started, the DB is closed.
 //
 // f will cache the types that the error names in memory. The others wake.
 func Wake(f any, db *boltstore.DB, o Options, types ...runtime.Object) error {

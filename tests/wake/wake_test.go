@@ -276,15 +276,17 @@ func (p *program) eventually(what string, is func() bool) {
 	p.await(is, func() string { return "waited in vain for " + what + "; " })
 }
 
-// await waits for what must come. It fails after a minute in which the program told nothing
-// new: how long a backlog takes depends on the disk.
+// await waits for what must come. It fails after a minute in which the program told nothing:
+// how long a backlog takes depends on the disk. It also fails after five in all, or a program
+// that tells the same again and again would have no end.
 func (p *program) await(is func() bool, failed func() string) {
 	p.t.Helper()
-	told, last := p.size(), time.Now()
+	told, began, last := p.size(), time.Now(), time.Now()
 	for tick := time.NewTicker(10 * time.Millisecond); !is(); <-tick.C {
 		if now := p.size(); now != told {
 			told, last = now, time.Now()
-		} else if time.Since(last) > time.Minute {
+		}
+		if time.Since(last) > time.Minute || time.Since(began) > 5*time.Minute {
 			p.t.Fatal(failed() + p.stuck())
 		}
 	}
@@ -294,19 +296,19 @@ func (p *program) await(is func() bool, failed func() string) {
 // of its goroutines.
 func (p *program) stuck() string {
 	state := "it did not run"
-	if p.cmd != nil {
-		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // one that has ended has left its errors
+	if cmd := p.cmd; cmd != nil {
+		_ = cmd.Process.Signal(syscall.SIGQUIT) // one that has ended has left its errors
 		ended := make(chan struct{})
 		go func() {
-			_ = p.cmd.Wait() // the state says how it ended
+			_ = cmd.Wait() // the state says how it ended
 			close(ended)
 		}()
 		select {
 		case <-ended:
-			state = p.cmd.ProcessState.String()
+			state = cmd.ProcessState.String()
 		case <-time.After(10 * time.Second): // one that the kernel holds says nothing more
 			state = "the kernel holds it"
-			_ = p.cmd.Process.Kill() // Wait, in the goroutine above, has its error
+			_ = cmd.Process.Kill() // Wait, in the goroutine above, has its error
 		}
 		p.cmd = nil
 	}
