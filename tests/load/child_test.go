@@ -110,7 +110,8 @@ type child struct {
 
 	seen     [sources]seen
 	inMemory [sources]atomic.Bool
-	readers  sync.RWMutex // held by each read
+	readers  sync.RWMutex   // held by each read
+	reading  []atomic.Int64 // when each reader's present read began, in ns; 0: it does not read
 
 	mu      sync.Mutex // guards what follows
 	out     *json.Encoder
@@ -183,6 +184,7 @@ func runChild(text string) error {
 	for src, n := range c.spec.Sizes {
 		c.seen[src] = make(seen, n)
 	}
+	c.reading = make([]atomic.Int64, c.spec.Readers)
 	for i := range c.spec.Readers {
 		go c.read(i)
 	}
@@ -310,6 +312,7 @@ func (c *child) report() {
 		}
 		said = time.Now()
 		c.say(message{Status: c.status(peak)})
+		c.stuck()
 		peak = 0
 	}
 }

@@ -18,17 +18,21 @@
 //     source has exactly the objects, with all their content, that the server had at the
 //     source's resourceVersion. That version never goes back. Each index equals one
 //     recomputed from the objects. In the end this is also so for what readers are given,
-//     from memory and from the file. A file that was opened with a new key has new data
-//     keys.
+//     from memory and from the file; before, readers and handlers compare one version in
+//     sixteen as a whole. A file that was opened with a new key has new data keys, and the
+//     keyset from before does not open it.
 //   - Every handler ends equal to the server, whatever it was told in which life: each
 //     object in its last version, and no object that is gone. No object takes another's
-//     place without a delete between them. No handler is told to start over.
+//     place without a delete between them. No handler is told to start over. The last kill
+//     comes as the load ends, so no later change hides what it lost.
 //   - Within a life no handler that acknowledges in order is told an older version of a key
 //     after a newer one, and no read shows an earlier state than a read before it. An
 //     object can be read when a handler is told it.
-//   - Nothing hangs. Every awaited figure moves, or the test fails with all goroutines.
+//   - Nothing hangs. Every awaited figure moves, an order is carried out and a read ends
+//     within three minutes, or the test fails, with all goroutines if it waited itself.
 //   - Memory, file and goroutines are bounded: figures_test.go has the bounds, also of the
-//     memory in use at the end. Memory does not depend on the number of objects or on how
+//     memory in use at the end, and of its growth over ten thousand more changes or as many
+//     as there are objects. Memory does not depend on the number of objects or on how
 //     far handlers are behind. The file depends on what plain handlers have not been told,
 //     so the server waits if they, or the file, are too far behind. A plain handler stalls
 //     for a few seconds at a time, a durable one for as long as a life.

@@ -87,6 +87,10 @@ func mostLive(s spec) int64 {
 	return sources*7<<20 + s.options().ObjectMemory + objects*600 + 16<<20
 }
 
+// mostGrown bounds by how much the memory in use may differ between two moments at which
+// no handler is behind: kept objects and entries, not more than mostLive counts.
+const mostGrown = sources * 7 << 20
+
 // broken says which bounds were exceeded.
 func (f *figures) broken(journal int64) (all []string) {
 	if f.anon > mostAnon && !raced {

@@ -186,6 +186,11 @@ func (b *belief) tell(inf *informer.Informer, live bool, obj any) {
 		return
 	}
 	version := b.told(live, m)
+	if version%sampled == 0 {
+		if err := b.sizes.whole(m); err != nil {
+			b.fault("%s is told %s at %d: %v", b.name, m.GetName(), version, err)
+		}
+	}
 	if version%64 == 0 {
 		b.read(inf, m.GetNamespace()+"/"+m.GetName(), wordOf(live, b.life, 0, version))
 	}

@@ -4,6 +4,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
@@ -48,6 +50,7 @@ type run struct {
 	// restarted is the version at which the server was last restarted.
 	restarted uint64
 	life      time.Duration // at most
+	retired   string        // a copy of the keyset from before the file's present keys, "" if it had none
 }
 
 // TestLoad is described in the package's comment.
@@ -75,14 +78,7 @@ func TestLoad(t *testing.T) {
 	r.moving("its first list began", r.behind)
 	t.Logf("first sync of %d objects after %v", objects, time.Since(began).Round(time.Millisecond))
 
-	ctx, stop := context.WithCancel(t.Context())
-	var writing sync.WaitGroup
-	writing.Go(func() {
-		if err := r.w.run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	defer writing.Wait()
+	stop := r.write()
 	defer stop()
 	writesBefore, callsBefore := r.w.writes.Load(), r.table.words[calls].Load()
 	for r.began = time.Now(); time.Since(r.began) < duration && !t.Failed(); {
@@ -90,11 +86,16 @@ func TestLoad(t *testing.T) {
 	}
 	loaded := time.Since(r.began)
 	writes, told := r.w.writes.Load()-writesBefore, r.table.words[calls].Load()-callsBefore
-	stop()
-	writing.Wait()
-	r.settle()
 	t.Logf("%d changes in %v, %.0f a second; the server waited %v of it; %.0f handler calls a second", writes, loaded.Round(time.Millisecond),
 		float64(writes)/loaded.Seconds(), time.Duration(r.w.waited.Load()).Round(time.Millisecond), float64(told)/loaded.Seconds())
+	r.start()
+	r.await("its last start but one", r.isReady)
+	r.pause(r.life / 3)
+	stop()
+	r.kill() // while handlers are behind: no later change hides what this loses
+	r.event("killed as the load ended", 0)
+	r.checked(r.spec.DB, "the load")
+	r.settle()
 	t.Logf("what happened: %v; took %v", r.counts, r.took)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,6 +142,21 @@ func newRun(t *testing.T, objects, rate int, seed uint64, life time.Duration) *r
 	r.w.ahead = r.ahead
 	r.busily = func() int64 { return requests.Load() + int64(r.table.words[calls].Load()) }
 	return r
+}
+
+// write changes objects until the function that it returns is called.
+func (r *run) write() (stop func()) {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		if err := r.w.run(ctx); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return func() {
+		cancel()
+		writing.Wait()
+	}
 }
 
 func (r *run) isReady() bool {
@@ -243,7 +259,15 @@ func (r *run) live() {
 func (r *run) wake() bool {
 	r.t.Helper()
 	rotated := r.rnd.IntN(2) == 0 || r.counts["keys rotated"] == 0
+	before := filepath.Join(r.dir, fmt.Sprint("keys before ", r.spec.Life))
 	if rotated {
+		keys, err := os.ReadFile(r.spec.Keys)
+		if err == nil {
+			err = os.WriteFile(before, keys, 0o600)
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
 		if err := seal.Rotate(r.spec.Keys); err != nil {
 			r.t.Fatal(err)
 		}
@@ -261,7 +285,7 @@ func (r *run) wake() bool {
 	r.await("its start", r.isReady)
 	what := "opened"
 	if rotated {
-		what = "opened with new keys"
+		what, r.retired = "opened with new keys", before
 	}
 	r.event(what, time.Since(began))
 	r.await("its start, to read changes", func() bool { return r.table.words[committed].Load() > r.last[large] || r.behind() == 0 })
@@ -287,6 +311,11 @@ func (r *run) busy(o order) bool {
 func (r *run) checked(path, what string) {
 	r.t.Helper()
 	versions := r.w.check(r.t, path, r.spec.Keys, what)
+	if r.retired != "" {
+		if _, err := boltstore.Open(path, boltstore.Options{ReadOnly: true, Keyset: seal.File(r.retired)}); !errors.Is(err, boltstore.ErrKeyset) {
+			r.t.Fatalf("%s: the keyset from before the rotation opens the file: %v", what, err)
+		}
+	}
 	for src, v := range versions {
 		if v < r.last[src] {
 			r.t.Fatalf("%s: %s is at %d, and was at %d", what, resources[src], v, r.last[src])
@@ -302,65 +331,6 @@ func (r *run) checked(path, what string) {
 			r.t.Fatalf("%s: %s was told version %d, and the file is at %d", what, of.name, v, versions[of.src])
 		}
 	}
-}
-
-// settle ends the load, and waits until all handlers know the server's state.
-func (r *run) settle() {
-	r.t.Helper()
-	if r.cmd == nil {
-		r.start()
-		r.await("its last start", r.isReady)
-	}
-	r.do(order{Do: doCalm})
-	began := time.Now()
-	r.moving("the load ended, for its sources to catch up", r.behind)
-	var now [sources][]state
-	for src := range sources {
-		now[src], _ = r.w.truth[src].last()
-	}
-	r.event("sources caught up", time.Since(began))
-	r.lagging = func() (all []string) {
-		for h, of := range handlers() {
-			if n, one := r.table.differing(h, now[of.src]); n > 0 {
-				all = append(all, fmt.Sprintf("%s differs in %d keys: %s", of.name, n, one))
-			}
-		}
-		return all
-	}
-	r.moving("the load ended, for handlers to catch up", func() (n int64) {
-		for h, of := range handlers() {
-			differ, _ := r.table.differing(h, now[of.src])
-			n += int64(differ)
-		}
-		return n
-	})
-	r.moving("the load ended, for handlers to acknowledge", func() int64 {
-		s := r.status()
-		return int64(s.Keys) + int64(s.Plain[large]+s.Plain[small])
-	})
-	r.event("caught up", time.Since(began))
-	r.do(order{Do: doCompare})
-	before := r.status().Size
-	r.event("last compaction", r.do(order{Do: doCompact}))
-	s := r.status()
-	r.t.Logf("in the end: a file of %s, compacted %s; %s of anonymous memory, %s in use, %d goroutines", mb(before), mb(s.Size), mb(s.Anon), mb(s.Live), s.Goroutines)
-	if most := mostLive(r.spec); s.Live > most && !raced {
-		r.t.Errorf("%s are in use, at most %s", mb(s.Live), mb(most))
-	}
-	if most := mostCompacted(s, r.spec.JournalBytes); s.Size > most {
-		r.t.Errorf("compacted it has more than %s", mb(most))
-	}
-	r.end()
-	r.checked(r.spec.DB, "the end")
-}
-
-// status asks the program how it is.
-func (r *run) status() status {
-	r.t.Helper()
-	r.do(order{Do: doStatus})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return *r.figures.last
 }
 
 func (r *run) random(most time.Duration) time.Duration {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -46,7 +47,7 @@ type content struct {
 	inc, turn uint32
 }
 
-const indexName, groupLabel = "group", "load.test/group"
+const indexName, groupLabel, turnAnnotation = "group", "load.test/group", "load.test/turn"
 
 // indexers of both sources.
 func indexers() cache.Indexers {
@@ -69,7 +70,7 @@ func (s sizes) object(c content) kubesim.Object {
 		UID:               types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", c.slot, c.inc)),
 		CreationTimestamp: metav1.NewTime(time.Unix(1_700_000_000+int64(c.inc), 0)),
 		Labels:            map[string]string{groupLabel: s.group(c), "app": "load"},
-		Annotations:       map[string]string{"load.test/turn": strconv.FormatUint(uint64(c.turn), 10)},
+		Annotations:       map[string]string{turnAnnotation: strconv.FormatUint(uint64(c.turn), 10)},
 	}
 	text := text(c)
 	if c.src == small {
@@ -112,6 +113,28 @@ func identity(m metav1.Object) (slot int, inc uint32, version uint64, err error)
 	}
 	version, err = strconv.ParseUint(m.GetResourceVersion(), 10, 64)
 	return int(s), uint32(i), version, err
+}
+
+// whole says whether an object has exactly what was written with its slot, inc and turn.
+func (s sizes) whole(m metav1.Object) error {
+	slot, inc, _, err := identity(m)
+	if err != nil {
+		return err
+	}
+	turn, err := strconv.ParseUint(m.GetAnnotations()[turnAnnotation], 10, 32)
+	if err != nil {
+		return err
+	}
+	src := large
+	if _, ok := m.(*corev1.Secret); ok {
+		src = small
+	}
+	want := s.object(content{src, slot, inc, uint32(turn)})
+	want.SetResourceVersion(m.GetResourceVersion())
+	if !apiequality.Semantic.DeepEqual(want, m) {
+		return fmt.Errorf("it is\n%+v\nnot\n%+v", m, want)
+	}
+	return nil
 }
 
 // slotOf is the number of a key.

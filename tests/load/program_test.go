@@ -119,7 +119,7 @@ func (p *program) ask(o order) {
 func (p *program) do(o order) time.Duration {
 	p.t.Helper()
 	p.ask(o)
-	p.await("it was asked for "+o.Do, p.answered)
+	p.wait("it was asked for "+o.Do, unless(p.answered), func() int64 { return 0 }) // whatever else it does meanwhile
 	if p.done.Err != "" {
 		p.fail("%s: %s", o.Do, p.done.Err)
 	}
@@ -156,22 +156,35 @@ func (p *program) gone() bool {
 // patience is how long nothing may move.
 const patience = 3 * time.Minute
 
-// await waits for a condition, at most for patience.
+// await waits for a condition. As long as requests are made and handlers are called, that
+// may take any time.
 func (p *program) await(since string, is func() bool) {
 	p.t.Helper()
-	p.moving(since, func() int64 {
+	p.moving(since, unless(is))
+}
+
+// unless is 0 if a condition holds, and 1 otherwise.
+func unless(is func() bool) func() int64 {
+	return func() int64 {
 		if is() {
 			return 0
 		}
 		return 1
-	})
+	}
 }
 
 // moving waits until a number is 0. As long as it changes, or requests are made and
 // handlers are called, that may take any time.
 func (p *program) moving(since string, number func() int64) {
 	p.t.Helper()
-	was, busily, at := number(), p.busily(), time.Now()
+	p.wait(since, number, p.busily)
+}
+
+// wait waits until number returns 0, at most for patience if neither its result nor that of
+// busy changes.
+func (p *program) wait(since string, number, busy func() int64) {
+	p.t.Helper()
+	was, busily, at := number(), busy(), time.Now()
 	for tick := time.NewTicker(20 * time.Millisecond); was != 0; <-tick.C {
 		gone := p.cmd == nil || p.gone()
 		n := number()
@@ -181,7 +194,7 @@ func (p *program) moving(since string, number func() int64) {
 		if gone {
 			p.fail("it has ended by itself since %s: %v", since, p.err)
 		}
-		if b := p.busily(); n != was || b != busily {
+		if b := busy(); n != was || b != busily {
 			was, busily, at = n, b, time.Now()
 		}
 		if time.Since(at) > patience {

@@ -48,6 +48,7 @@ func (c *child) read(i int) {
 		c.readers.RLock()
 		var what string
 		began := time.Now()
+		c.reading[i].Store(began.UnixNano())
 		switch dice := r.rnd.IntN(20); {
 		case dice < 12:
 			what = r.get()
@@ -59,6 +60,7 @@ func (c *child) read(i int) {
 			what = r.keys()
 		}
 		took := time.Since(began)
+		c.reading[i].Store(0)
 		c.readers.RUnlock()
 		from := "the file"
 		if c.inMemory[r.src].Load() {
@@ -94,7 +96,15 @@ func (r *reader) shown(slot int, m metav1.Object, least uint64) {
 		r.table.fault("a reader is shown %s at %d: slot %d for %d, after version %d: %v", m.GetName(), version, got, slot, least, err)
 	}
 	r.seen.note(slot, version)
+	if version%sampled == 0 {
+		if err := r.spec.Sizes.whole(m); err != nil {
+			r.table.fault("a reader is shown %s at %d: %v", m.GetName(), version, err)
+		}
+	}
 }
+
+// sampled: of one version in so many all content is compared.
+const sampled = 16
 
 // list lists a namespace as listers do.
 func (r *reader) list() string {
@@ -151,6 +161,15 @@ func (r *reader) keys() string {
 	return "IndexKeys"
 }
 
+// stuck finds fault with a read that does not end.
+func (c *child) stuck() {
+	for i := range c.reading {
+		if at := c.reading[i].Load(); at != 0 && time.Since(time.Unix(0, at)) > patience {
+			c.table.fault("reader %d has read for more than %v", i, patience)
+		}
+	}
+}
+
 // compare finds fault with reads that miss an object, or show one that is gone. All
 // handlers know the server's state, and nothing changes.
 func (c *child) compare() {
@@ -169,6 +188,9 @@ func (c *child) compare() {
 		for _, obj := range all {
 			slot, inc, version, err := identity(obj.(metav1.Object))
 			if err != nil || !word(row[slot].Load()).is(state{content: content{inc: inc}, live: true, version: version}) {
+				c.table.fault("a list of %s has slot %d at %d: %v", resources[src], slot, version, err)
+			}
+			if err := c.spec.Sizes.whole(obj.(metav1.Object)); err != nil {
 				c.table.fault("a list of %s has slot %d at %d: %v", resources[src], slot, version, err)
 			}
 			if err := model.Add(obj); err != nil {
