@@ -58,11 +58,11 @@ memory:
 load:
 	cd tests && TMPDIR=$(MEMORY) LOAD_TIME=1m go test -count=1 ./load
 
-torture: ## the long forms: handlers stalled over a million changes, 100,000 objects under load for ten minutes, 200 kills, 100 power failures, 3000 on disks that lie, controller-runtime's tests of its cache, five million steps of the model, an hour of all faults together
+torture: ## the long forms: handlers stalled over a million changes, 100,000 objects under load for ten minutes, 200 kills, 100 power failures, 3100 on disks that lie, controller-runtime's tests of its cache, five million steps of the model, an hour of all faults together
 	KUBEWAKE_STALL=1000000 go test -v -count=1 -timeout 1h -run TestStalledHandler ./informer
 	cd tests && TMPDIR=$(MEMORY) LOAD_OBJECTS=100000 LOAD_TIME=10m go test -v -count=1 -timeout 2h ./load
 	cd tests && WAKE_ROUNDS=200 go test -v -race -count=1 -timeout 1h -run 'TestKillDurable|TestKillQueue' ./wake
-	cd tests && WAKE_POWER=100 go test -v -race -count=1 -timeout 1h -run TestPowerFailure ./wake
+	cd tests && WAKE_POWER=100 WAKE_LIES=100 go test -v -race -count=1 -timeout 1h -run 'TestPowerFailure|TestLyingDevice' ./wake
 	cd tests/controllerruntime && KUBEWAKE_SUITE=1 go test -v -count=1 -timeout 20m -run TestCacheSuite .
 	TMPDIR=$(MEMORY) KUBEWAKE_LIES=600 go test -v -race -count=1 -timeout 1h -run TestLyingDisk ./boltstore
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=5000000 go test -v -count=1 -timeout 2h -run 'TestModel$$' ./informer

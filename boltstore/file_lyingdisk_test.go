@@ -134,6 +134,9 @@ func (d *lyingDisk) lose(rnd *rand.Rand) []byte {
 			copy(now[at:], older(at))
 		}
 	}
+	if rnd.IntN(4) == 0 { // the file's length, too
+		now = now[:min(len(now), len(d.files[since]))]
+	}
 	return now
 }
 
@@ -174,19 +177,35 @@ func TestLyingDisk(t *testing.T) {
 			d := newLyingDisk(t, o, rnd)
 			seen := map[string]int{}
 			defer func() { t.Logf("seed %d: %v", seed, seen) }()
+			last := len(d.files) - 1
+			if was, served := d.round(t, o, d.files[last]); was != whole || served != len(d.truth[d.newest]) {
+				t.Errorf("a disk that has lost nothing is %s, and %d objects of %d are served", was, served, len(d.truth[d.newest]))
+			}
+			salvaged := 0
 			for range rounds {
-				if seen[d.round(t, o, rnd)]++; t.Failed() {
+				was, served := d.round(t, o, d.lose(rnd))
+				if seen[was]++; was != whole {
+					salvaged += served
+				}
+				if t.Failed() {
 					return
 				}
+			}
+			if salvaged == 0 {
+				t.Errorf("nothing was salvaged of any of %d disks", rounds)
 			}
 		})
 	}
 }
 
-func (d *lyingDisk) round(t *testing.T, o Options, rnd *rand.Rand) (was string) {
+const whole = "whole"
+
+// round opens a disk's contents, and says what became of them and how many objects are
+// served.
+func (d *lyingDisk) round(t *testing.T, o Options, content []byte) (was string, served int) {
 	t.Helper()
 	path := testPath(t)
-	if err := os.WriteFile(path, d.lose(rnd), 0o600); err != nil {
+	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if o.ObjectMemory == 0 {
@@ -218,7 +237,7 @@ func (d *lyingDisk) round(t *testing.T, o Options, rnd *rand.Rand) (was string) 
 		d.committed(t, "", obj)
 	}
 	st := s.State()
-	was = "whole"
+	was = whole
 	switch {
 	case len(db.Aside()) > 0:
 		was = "set aside"
@@ -256,7 +275,7 @@ func (d *lyingDisk) round(t *testing.T, o Options, rnd *rand.Rand) (was string) 
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
-	return was
+	return was, len(objs)
 }
 
 // committed fails unless the object was committed at that key, at any time.

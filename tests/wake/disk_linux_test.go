@@ -1,6 +1,7 @@
 package wake
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ type powerDisk struct {
 	image   string
 	dir     string
 	mounted bool
+	was     []byte // its content some time ago, see remember
 }
 
 func newPowerDisk(t *testing.T) *powerDisk {
@@ -24,7 +26,7 @@ func newPowerDisk(t *testing.T) *powerDisk {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount the file system whose power is cut")
 	}
-	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
+	for _, tool := range []string{"mkfs.ext4", "e2fsck", "mount", "umount"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skip("needs a program to make the file system whose power is cut: ", err)
 		}
@@ -79,10 +81,36 @@ func (d *powerDisk) cut() {
 // restore mounts the remaining contents. No program may have a file of it open.
 func (d *powerDisk) restore() {
 	d.t.Helper()
+	d.unmount()
+	if out, err := d.mount(); err != nil {
+		d.t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func (d *powerDisk) unmount() {
+	d.t.Helper()
 	if out, err := exec.Command("umount", d.dir).CombinedOutput(); err != nil {
 		d.t.Fatalf("%v\n%s", err, out)
 	}
 	d.mounted = false
+}
+
+// repair mounts a disk that may be damaged, as a boot does. If it is beyond repair, it is
+// empty.
+func (d *powerDisk) repair() {
+	d.t.Helper()
+	const repaired = 3 // any of these bits, and no other
+	out, err := exec.Command("e2fsck", "-f", "-y", d.image).CombinedOutput()
+	var code *exec.ExitError
+	if err == nil || errors.As(err, &code) && code.ExitCode()&^repaired == 0 {
+		if _, err = d.mount(); err == nil {
+			return
+		}
+	}
+	d.t.Logf("the file system is beyond repair: %v\n%s", err, out)
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", d.image).CombinedOutput(); err != nil {
+		d.t.Fatalf("mkfs.ext4: %v\n%s", err, out)
+	}
 	if out, err := d.mount(); err != nil {
 		d.t.Fatalf("%v\n%s", err, out)
 	}

@@ -51,6 +51,9 @@ func register(inf *informer.Informer, resource string) error {
 	return err
 }
 
+// resetLine begins the line of a handler that starts over.
+const resetLine = "RESET"
+
 // durableTeller writes a line for each event; before that of an update, which
 // version it says was there. Some events fail, some are acknowledged later.
 func durableTeller(out io.Writer, resource string) informer.DurableHandler {
@@ -58,6 +61,10 @@ func durableTeller(out io.Writer, resource string) informer.DurableHandler {
 		dice := rand.IntN(20)
 		if dice == 0 {
 			return errors.New("not now")
+		}
+		if e.Type == informer.EventReset {
+			fmt.Fprintf(out, "%s %s\n", resetLine, resource)
+			return nil
 		}
 		obj := e.Object
 		if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {

@@ -91,7 +91,7 @@ func TestPowerFailure(t *testing.T) {
 		if p.staged() {
 			cut["with a relist half staged"]++
 		}
-		if err := p.missing(); err != nil {
+		if err := p.untold(); err != nil {
 			t.Fatalf("round %d, %s: %v", i+1, mode, err)
 		}
 		p.churn = ""
@@ -124,7 +124,7 @@ func TestPowerFailureControl(t *testing.T) {
 		p.kill()
 		p.w.pause()
 		p.disk.restore()
-		if err := p.missing(); err != nil {
+		if err := p.untold(); err != nil {
 			t.Logf("round %d: %v", i+1, err)
 			return
 		}
@@ -171,8 +171,8 @@ func newPowerProgram(t *testing.T, durability string) *powerProgram {
 	return pp
 }
 
-// missing returns the told changes that the file does not have.
-func (p *powerProgram) missing() error {
+// untold returns an error if the file lacks a change that was told.
+func (p *powerProgram) untold() error {
 	told := map[string]uint64{}
 	for _, l := range p.w.lines(p.told) {
 		if f := strings.Fields(l); len(f) == 5 {

@@ -52,6 +52,9 @@ type writer struct {
 	// verified are hashes of an object's JSON that the file and the server had at the
 	// same version.
 	verified map[version][32]byte
+
+	mu  sync.Mutex
+	had map[string]bool // the versions that the server has had, see wrote
 }
 
 // version of an object.
@@ -64,7 +67,7 @@ type version struct {
 func newWriter(t *testing.T, cfg *rest.Config, seed uint64) *writer {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.UserAgent = -1, "writer"
-	w := &writer{t: t, dyn: dynamic.NewForConfigOrDie(cfg), md: metadata.NewForConfigOrDie(cfg), verified: map[version][32]byte{}, gen: podgen.New(seed), rnd: rand.New(rand.NewPCG(seed, 3)), names: map[string][][2]string{}}
+	w := &writer{t: t, dyn: dynamic.NewForConfigOrDie(cfg), md: metadata.NewForConfigOrDie(cfg), verified: map[version][32]byte{}, had: map[string]bool{}, gen: podgen.New(seed), rnd: rand.New(rand.NewPCG(seed, 3)), names: map[string][][2]string{}}
 	for i := range namespaces {
 		ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace(i)}}}
 		if _, err := w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
@@ -85,7 +88,7 @@ func (w *writer) fill(n int) {
 	for range 8 {
 		wg.Go(func() {
 			for o := range objs {
-				if _, err := w.dyn.Resource(resources[resourceOf(o)]).Namespace(o.GetNamespace()).Create(w.t.Context(), o, metav1.CreateOptions{}); err != nil {
+				if err := w.note(w.dyn.Resource(resources[resourceOf(o)]).Namespace(o.GetNamespace()).Create(w.t.Context(), o, metav1.CreateOptions{})); err != nil {
 					w.t.Error(err)
 				}
 			}
@@ -162,7 +165,7 @@ func (w *writer) write(ctx context.Context) error {
 	dice := w.rnd.IntN(10)
 	if dice < 2 || len(names) == 0 {
 		o := w.object(res)
-		_, err := w.dyn.Resource(resources[res]).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{})
+		err := w.note(w.dyn.Resource(resources[res]).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{}))
 		if err == nil {
 			w.names[res] = append(names, [2]string{o.GetNamespace(), o.GetName()})
 		}
@@ -183,15 +186,25 @@ func (w *writer) write(ctx context.Context) error {
 		o := w.object(res)
 		o.SetNamespace(names[i][0])
 		o.SetName(names[i][1])
-		_, err := client.Create(ctx, o, metav1.CreateOptions{})
+		err := w.note(client.Create(ctx, o, metav1.CreateOptions{}))
 		if err == nil {
 			w.names[res] = append(w.names[res], names[i])
 		}
 		return err
 	}
 	patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"},"annotations":{"wake.test/n":"%d"}}}`, w.rnd.IntN(7), w.writes)
-	_, err := client.Patch(ctx, names[i][1], types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	return err
+	return w.note(client.Patch(ctx, names[i][1], types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
+}
+
+// note notes the version that the server has made.
+func (w *writer) note(o *unstructured.Unstructured, err error) error {
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.had[fmt.Sprintf("%s %s/%s %s %s", resourceOf(o), o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion())] = true
+	return nil
 }
 
 // marker sorts after the names of all other objects.
@@ -218,7 +231,7 @@ func (w *writer) mark() []string {
 		})
 		w.insist(func() error {
 			made, err := client.Create(w.t.Context(), o, metav1.CreateOptions{})
-			if err == nil {
+			if err = w.note(made, err); err == nil {
 				lines = append(lines, fmt.Sprintf(" %s %s/%s %s %s\n", res, o.GetNamespace(), marker, made.GetUID(), made.GetResourceVersion()))
 			}
 			return err
