@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -193,15 +195,26 @@ func (m *turmoil) differs(s *tsource, handlers bool) string {
 	if !handlers {
 		return ""
 	}
-	for _, o := range want {
-		objs, err := s.inf.GetIndexer().ByIndex("x", fmt.Sprint(m.index, o.Data["data"]))
-		found := false
+	values := map[string]map[string]*corev1.ConfigMap{}
+	for key, o := range want {
+		v := m.indexed(o)
+		if values[v] == nil {
+			values[v] = map[string]*corev1.ConfigMap{}
+		}
+		values[v][key] = o
+	}
+	for v, of := range values {
+		objs, err := s.inf.GetIndexer().ByIndex("x", v)
+		found := map[string]*corev1.ConfigMap{}
 		for _, x := range objs {
-			found = found || keyOf(x.(*corev1.ConfigMap)) == keyOf(o)
+			found[keyOf(x.(*corev1.ConfigMap))] = x.(*corev1.ConfigMap)
 		}
-		if !found || err != nil {
-			return fmt.Sprintf("%s is not in the index: %v", keyOf(o), err)
+		if d := compare(of, found); d != "" || err != nil || len(objs) != len(of) {
+			return fmt.Sprintf("by the index value %s: %s, %d objects, %v", v, d, len(objs), err)
 		}
+	}
+	if all := s.inf.GetIndexer().ListIndexFuncValues("x"); len(all) != len(values) {
+		return fmt.Sprintf("the index has the values %v, want %v", all, slices.Sorted(maps.Keys(values)))
 	}
 	for _, b := range []*belief{s.plain, s.durable} {
 		b.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -216,7 +217,7 @@ func (m *turmoil) unsound() string {
 }
 
 func identity(o *corev1.ConfigMap) string {
-	return fmt.Sprint(o.UID, " ", o.ResourceVersion, " ", o.Namespace, "/", o.Name, " ", o.Data["data"], " ", o.Data["c"])
+	return fmt.Sprint(o.UID, " ", o.ResourceVersion, " ", o.Namespace, "/", o.Name, " ", o.Data["data"], " ", o.Data["c"], " ", crc32.ChecksumIEEE([]byte(o.Data["large"])))
 }
 
 // record notes that the server has had the object.
@@ -247,16 +248,29 @@ func (m *turmoil) strangers() {
 	clear(m.strange)
 }
 
-// look reads a source in all ways. No object is served that never existed.
+// indexed is an object's value in the index.
+func (m *turmoil) indexed(o *corev1.ConfigMap) string { return fmt.Sprint(m.index, o.Data["data"]) }
+
+// look reads a source in all ways. No object is served that never existed, under another
+// key or by a value that is not its own.
 func (m *turmoil) look() {
 	s := m.sources[m.r.IntN(len(m.sources))]
 	objs := s.inf.GetStore().List()
 	for i := range 14 {
 		ns, name := m.name(i)
-		if o, ok, err := s.inf.GetStore().GetByKey(ns + "/" + name); ok && err == nil {
+		key, value := ns+"/"+name, fmt.Sprintf("%d%d-%d", m.index, i%5, m.sim.Revision()-m.r.Uint64N(20))
+		if o, ok, err := s.inf.GetStore().GetByKey(key); ok && err == nil {
+			if is := keyOf(o.(*corev1.ConfigMap)); is != key {
+				m.fault("%s is read by the key %s", is, key)
+			}
 			objs = append(objs, o)
 		}
-		found, _ := s.inf.GetIndexer().ByIndex("x", fmt.Sprintf("%d%d-%d", m.index, i%5, m.sim.Revision()-m.r.Uint64N(20))) // fails beside damage; what is given must be right
+		found, _ := s.inf.GetIndexer().ByIndex("x", value) // fails beside damage; what is given must be right
+		for _, o := range found {
+			if o := o.(*corev1.ConfigMap); m.indexed(o) != value {
+				m.fault("%s, of value %s, is found by %s", keyOf(o), m.indexed(o), value)
+			}
+		}
 		objs = append(objs, found...)
 	}
 	for _, obj := range objs {

@@ -27,7 +27,11 @@ func (m *turmoil) name(i int) (ns, name string) {
 
 func (m *turmoil) object(i int) *corev1.ConfigMap {
 	ns, name := m.name(i)
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string]string{"data": fmt.Sprint(m.r.IntN(5), "-", m.sim.Revision()), "c": fmt.Sprint(m.cluster)}}
+	data := map[string]string{"data": fmt.Sprint(m.r.IntN(5), "-", m.sim.Revision()), "c": fmt.Sprint(m.cluster)}
+	if m.r.IntN(5) == 0 { // some pages of the file
+		data["large"] = strings.Repeat(data["data"]+" ", m.r.IntN(8000))
+	}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: data}
 }
 
 func (m *turmoil) change() *corev1.ConfigMap {
