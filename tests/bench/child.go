@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -82,7 +83,7 @@ func open(s spec, client kubernetes.Interface) (*measured.Cache, error) {
 	if s.Kind != kubewake {
 		return measured.CacheOf(cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, indexers)), nil
 	}
-	db, err := boltstore.Open(s.DB, boltstore.Options{ObjectMemory: objectMemory()})
+	db, err := boltstore.Open(s.DB, boltstore.Options{ObjectMemory: cmp.Or(s.Objects, objectMemory())})
 	if err != nil {
 		return nil, err
 	}
@@ -96,5 +97,8 @@ func open(s spec, client kubernetes.Interface) (*measured.Cache, error) {
 	}
 	c := measured.CacheOf(inf)
 	c.Began, c.Opened, c.Size, c.Close = began, opened, db.Size, db.Close
+	if s.Objects > 0 {
+		c.Loaded = func() bool { return inf.Store().State().InMemory }
+	}
 	return c, nil
 }

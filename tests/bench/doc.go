@@ -9,9 +9,10 @@
 // affects both. It prints its tables, and writes them between the markers of
 // docs/benchmarks.md.
 //
-// Growth compares more programs, at sizes that lie far apart. Programs that alone need a
+// Growth compares more programs, at sizes that lie far apart: starts, reads, files, memory
+// and repairs. Programs that alone need a
 // dependency, such as a SQL engine or controller-runtime, are built separately. So is the
 // program that draws. They share package measured.
 //
-//	cd tests && go run ./bench [-what restart,idle,stream,api,growth,day] [-parts speed,latency,work,bytes,idle] [-sizes 1000,5000,20000] [-pairs 3] [-out file] [-save file] [-draw file] [-profile folder]
+//	cd tests && go run ./bench [-what restart,idle,stream,api,growth,day] [-parts speed,latency,work,bytes,idle] [-sizes 1000,5000] [-pairs 3] [-out file] [-save file] [-draw file] [-profile folder]
 package main

@@ -34,13 +34,14 @@ type expiryRound struct {
 // expiry measures running programs whose API server is restarted while one pod in a
 // hundred changes. After the restart every resume is too old.
 func (b *bench) expiry(ctx context.Context, round int) (r expiryRound, err error) {
-	if r.kubewake, err = b.expire(ctx, kubewake, fmt.Sprint(round, " kubewake"), false); err != nil {
+	n := slices.Max(b.sizes)
+	if r.kubewake, err = b.expire(ctx, kubewake, n, fmt.Sprint(round, " kubewake"), false); err != nil {
 		return r, err
 	}
-	if r.decoded, err = b.expire(ctx, kubewake, fmt.Sprint(round, " decoded"), true); err != nil {
+	if r.decoded, err = b.expire(ctx, kubewake, n, fmt.Sprint(round, " decoded"), true); err != nil {
 		return r, err
 	}
-	if r.stock, err = b.expire(ctx, stock, fmt.Sprint(round, " client-go"), false); err != nil {
+	if r.stock, err = b.expire(ctx, stock, n, fmt.Sprint(round, " client-go"), false); err != nil {
 		return r, err
 	}
 	if r.list, err = b.oneList(ctx); err != nil {
@@ -54,8 +55,7 @@ func (b *bench) expiry(ctx context.Context, round int) (r expiryRound, err error
 // expire runs one program and stops it while its link is cut, the pods change and the
 // server restarts, so the backoff of the outage is not measured. Its pods are marked with
 // round.
-func (b *bench) expire(ctx context.Context, k kind, round string, decoded bool) (r expiryReport, err error) {
-	n := slices.Max(b.sizes)
+func (b *bench) expire(ctx context.Context, k kind, n int, round string, decoded bool) (r expiryReport, err error) {
 	link, err := newGate(b.server.Config().Host)
 	if err != nil {
 		return r, err

@@ -14,11 +14,12 @@ import (
 	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
-// The programs whose growth is measured, in the order of their turns, and the programs
-// whose restarts are measured.
+// The programs whose growth is measured, in the order of their turns, those whose
+// restarts are measured, and those whose reads are.
 var (
 	peers     = []kind{kubewake, stock, measured.Listed, measured.Manager, measured.SQLite}
 	restarted = slices.Insert(slices.Clone(peers), 1, measured.Bookmark)
+	readers   = []kind{kubewake, measured.InMemory, stock, measured.Manager, measured.SQLite}
 )
 
 // keeps says whether a program of that kind has a file.
@@ -43,18 +44,6 @@ func runGrowth(ctx context.Context, o options) (text string, err error) {
 			return "", fmt.Errorf("%d pods: %w", n, err)
 		}
 		run.Sizes = append(run.Sizes, s)
-	}
-	last := &run.Sizes[len(run.Sizes)-1]
-	last.Repair = map[kind][]measured.Repair{}
-	for round := range b.pairs {
-		for _, k := range peers {
-			r, err := b.repair(ctx, k, fmt.Sprint("growth ", round, " ", k))
-			if err != nil {
-				return "", fmt.Errorf("restart of the API server: %s: %w", k, err)
-			}
-			progress("API server restarted: %s was watching again after %v", k, r.Back)
-			last.Repair[k] = append(last.Repair[k], r)
-		}
 	}
 	all := &measured.Growth{}
 	if o.save != "" {
@@ -123,10 +112,10 @@ func (b *bench) build(ctx context.Context) error {
 	return nil
 }
 
-// grown creates pods until there are n, and measures all programs in turn, and the
-// limits.
+// grown creates pods until there are n, and measures all programs in turn, the limits,
+// and restarts of the API server.
 func (b *bench) grown(ctx context.Context, n int) (s measured.Size, err error) {
-	s = measured.Size{Pods: n, Lives: map[kind][]measured.Lives{}}
+	s = measured.Size{Pods: n, Lives: map[kind][]measured.Lives{}, Reads: map[kind][]measured.Reads{}, Repair: map[kind][]measured.Repair{}}
 	if s.MeanJSON, err = b.pods.grow(ctx, n); err != nil {
 		return s, err
 	}
@@ -146,6 +135,24 @@ func (b *bench) grown(ctx context.Context, n int) (s measured.Size, err error) {
 		}
 		progress("%d pods: put %v, decode %v, list %v", n, l.Put, l.Decode, l.List)
 		s.Limits = append(s.Limits, l)
+		for _, k := range readers {
+			r, err := b.reads(ctx, k, n)
+			if err != nil {
+				return s, fmt.Errorf("%s, reads: %w", k, err)
+			}
+			progress("%d pods, %s: get %v, namespace %v, all %v", n, k, r.Get, r.Namespace, r.All)
+			s.Reads[k] = append(s.Reads[k], r)
+		}
+	}
+	for round := range b.pairs {
+		for _, k := range peers {
+			r, err := b.repair(ctx, k, n, fmt.Sprint("growth ", n, " ", round, " ", k))
+			if err != nil {
+				return s, fmt.Errorf("restart of the API server: %s: %w", k, err)
+			}
+			progress("%d pods, API server restarted: %s was watching again after %v", n, k, r.Back)
+			s.Repair[k] = append(s.Repair[k], r)
+		}
 	}
 	s.Load[1] = load()
 	return s, nil
@@ -179,15 +186,25 @@ func (b *bench) lives(ctx context.Context, k kind, n int) (l measured.Lives, err
 	return l, err
 }
 
+// reads measures reads of a program that has its file, if it keeps one.
+func (b *bench) reads(ctx context.Context, k kind, n int) (measured.Reads, error) {
+	s := spec{Kind: k, Mode: measured.Reading, Host: b.server.Config().Host, Pods: n}
+	if k == measured.InMemory {
+		s.Kind, s.Objects = kubewake, 1<<40
+	}
+	r, err := b.life(ctx, s)
+	return r.Reads, err
+}
+
 // repair is b.expire. A program with a file is brought up to date before, so that its
 // version is not too old from the start.
-func (b *bench) repair(ctx context.Context, k kind, round string) (r measured.Repair, err error) {
+func (b *bench) repair(ctx context.Context, k kind, n int, round string) (r measured.Repair, err error) {
 	if keeps(k) {
-		if _, err := b.start(ctx, k, fill, slices.Max(b.sizes), reflector.ConfirmAuto); err != nil {
+		if _, err := b.start(ctx, k, fill, n, reflector.ConfirmAuto); err != nil {
 			return r, err
 		}
 	}
-	e, err := b.expire(ctx, k, round, false)
+	e, err := b.expire(ctx, k, n, round, false)
 	return measured.Repair{Back: e.Back, Equal: e.Equal, LiveReport: e.liveReport}, err
 }
 

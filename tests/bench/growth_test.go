@@ -24,6 +24,7 @@ func grownRun(machine string, seconds int, sizes ...int) *measured.Growth {
 		g.Sizes = append(g.Sizes, s)
 	}
 	last := &g.Sizes[len(sizes)-1]
+	last.Reads = map[kind][]measured.Reads{kubewake: {{Get: 340 * time.Nanosecond, Namespace: 34 * time.Microsecond, All: d}}}
 	last.Repair = map[kind][]measured.Repair{}
 	for _, k := range peers {
 		last.Repair[k] = []measured.Repair{{Back: d, Equal: d}}
@@ -51,6 +52,9 @@ func TestGrowthText(t *testing.T) {
 		"| HasSynced | client-go | 3.00 s | 3.00 s | 9.00 s |\n",
 		"| HasSynced | kubewake, bookmark | 3.00 s | 3.00 s | 9.00 s |\n",
 		"| file | kubewake | 7.0 MB | 7.0 MB | 7.0 MB |\n",
+		"| get of any pod by its key | kubewake | | 340 ns | 340 ns |\n",
+		"| list of one of twenty namespaces | kubewake | | 34 µs | 34 µs |\n",
+		"| list of all pods | kubewake | | 3.00 s | 9.00 s |\n",
 		"### Repair with 10,000 pods, 90 of which changed and 10 were deleted",
 		"### Repair with 100,000 pods, 900 of which changed and 100 were deleted",
 	} {

@@ -31,6 +31,7 @@ var restartFigures = []grownFigure{
 	{"bodies received", bodies, size, false},
 	{"anonymous memory 3 s after it", anon, size, false},
 	{"its peak", peakAnon, size, false},
+	{"pages of files in memory then", file, size, false},
 	{"processor time until then", processor, duration, false},
 	{"file", fileSize, size, true},
 }
@@ -52,6 +53,7 @@ func growthText(g *measured.Growth) string {
 	grownTable(&b, g, "First sync into nothing", peers, firstFigures, measured.Lives.Start)
 	grownTable(&b, g, "Restart, by number of pods", restarted, restartFigures, func(l measured.Lives) report { return l.Restart })
 	limitsTable(&b, g)
+	readsTable(&b, g)
 	for _, s := range g.Sizes {
 		repairTable(&b, s)
 	}
@@ -102,6 +104,32 @@ func limitsTable(b *strings.Builder, g *measured.Growth) {
 			fmt.Fprintf(b, " %s |", f.unit(measured.Figure(s.Limits, f.figure)))
 		}
 		b.WriteString("\n")
+	}
+}
+
+// readsTable writes the times of reads. A size that an earlier run has measured may have
+// none.
+func readsTable(b *strings.Builder, g *measured.Growth) {
+	grownHead(b, g, "Reads", "| | program |")
+	for _, f := range []struct {
+		name   string
+		figure func(measured.Reads) float64
+	}{
+		{"get of any pod by its key", func(r measured.Reads) float64 { return ms(r.Get) }},
+		{"list of one of twenty namespaces", func(r measured.Reads) float64 { return ms(r.Namespace) }},
+		{"list of all pods", func(r measured.Reads) float64 { return ms(r.All) }},
+	} {
+		for _, k := range readers {
+			fmt.Fprintf(b, "| %s | %s |", f.name, k)
+			for _, s := range g.Sizes {
+				if len(s.Reads[k]) == 0 {
+					b.WriteString(" |")
+					continue
+				}
+				fmt.Fprintf(b, " %s |", moment(measured.Figure(s.Reads[k], f.figure)))
+			}
+			b.WriteString("\n")
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -55,8 +56,8 @@ type options struct {
 }
 
 func parseOptions() (o options, err error) {
-	sizes := flag.String("sizes", "", "numbers of pods; 1000,5000,20000, and 1000,10000 for growth, if none are stated")
-	flag.IntVar(&o.pairs, "pairs", 3, "pairs of restarts for each size")
+	sizes := flag.String("sizes", "", "numbers of pods; 1000,5000,20000, or 1000,10000 for growth and 1000,5000 for api, if none are stated")
+	flag.IntVar(&o.pairs, "pairs", 0, "rounds of each measurement; 3, or 5 for idle and api, if not stated")
 	flag.StringVar(&o.out, "out", "../docs/benchmarks.md", "file to write the tables into; empty: none")
 	flag.StringVar(&o.profile, "profile", "", "folder for CPU and heap profiles of each measured program; costs time")
 	flag.StringVar(&o.what, "what", "restart,idle,stream,api,growth,day", "what to measure: one of these, or several")
@@ -76,8 +77,8 @@ func parseOptions() (o options, err error) {
 		o.sizes = append(o.sizes, n)
 	}
 	slices.Sort(o.sizes)
-	if o.pairs < 1 {
-		return o, errors.New("-pairs: must be at least 1")
+	if o.pairs < 0 {
+		return o, errors.New("-pairs: must not be negative")
 	}
 	if o.events < 10_000 { // work takes as many from a feed
 		return o, errors.New("-events: must be at least 10000")
@@ -98,13 +99,14 @@ func run(ctx context.Context) error {
 	if o.draw != "" {
 		o.what = "draw"
 	}
-	given := o.sizes
+	given, pairs := o.sizes, o.pairs
 	for what := range strings.SplitSeq(o.what, ",") {
 		var text string
 		markers := benchMarkers
 		if o.sizes = given; given == nil {
 			o.sizes = sizesOf(what)
 		}
+		o.pairs = cmp.Or(pairs, pairsOf(what))
 		switch what {
 		case "restart":
 			text, err = runRestart(ctx, o)
@@ -147,10 +149,21 @@ func run(ctx context.Context) error {
 
 // sizesOf returns the default sizes of a measurement.
 func sizesOf(what string) []int {
-	if what == "growth" {
+	switch what {
+	case "growth":
 		return []int{1_000, 10_000}
+	case "api":
+		return []int{1_000, 5_000}
 	}
 	return []int{1_000, 5_000, 20_000}
+}
+
+// pairsOf returns the default number of rounds of a measurement.
+func pairsOf(what string) int {
+	if what == "idle" || what == "api" {
+		return 5
+	}
+	return 3
 }
 
 // runRestart takes the measurements of restarts and returns their tables.
@@ -268,7 +281,12 @@ func (b *bench) restart(ctx context.Context, k kind, n int) (report, error) {
 
 // start runs a program that restarts or fills, to its end.
 func (b *bench) start(ctx context.Context, k kind, m mode, n int, c reflector.Confirm) (report, error) {
-	p, err := b.launch(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n, Confirm: int(c)})
+	return b.life(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n, Confirm: int(c)})
+}
+
+// life runs a program that makes one report, to its end.
+func (b *bench) life(ctx context.Context, s spec) (report, error) {
+	p, err := b.launch(ctx, s)
 	if err != nil {
 		return report{}, err
 	}

@@ -261,6 +261,7 @@ func runStream(ctx context.Context, o options) (string, error) {
 	}
 	defer os.RemoveAll(b.dir)
 	res := &streamResults{pairs: o.pairs, object: b.anywhere.object, events: o.events}
+	res.load[0] = load()
 	for _, part := range strings.Split(o.parts, ",") {
 		measure := map[string]func(context.Context, *streamResults) error{
 			"speed": b.speed, "latency": b.latency, "work": b.work, "bytes": b.bytes, "idle": b.idle,
@@ -272,6 +273,7 @@ func runStream(ctx context.Context, o options) (string, error) {
 			return "", fmt.Errorf("%s: %w", part, err)
 		}
 	}
+	res.load[1] = load()
 	return res.markdown(), nil
 }
 

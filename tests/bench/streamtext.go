@@ -8,6 +8,7 @@ import (
 // streamResults are all figures of the stream.
 type streamResults struct {
 	pairs, events int
+	load          [2]string // load average before and after, as load returns it
 	object        float64
 	speed         []map[string]paced
 	latency       [][3]paced
@@ -37,7 +38,7 @@ func verdict(b *strings.Builder, met bool, format string, args ...any) {
 func (r *streamResults) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Machine: %s.\n", machine(""))
-	fmt.Fprintf(&b, "%s pods of %s in protobuf on average; medians of %d rounds.\n\n### Marks of the stream\n\n", thousands(streamPods), size(r.object), r.pairs)
+	fmt.Fprintf(&b, "%s pods of %s in protobuf on average; medians of %d rounds, unless said otherwise; load average over one and five minutes %s before, %s after.\n\n### Marks of the stream\n\n", thousands(streamPods), size(r.object), r.pairs, r.load[0], r.load[1])
 	r.marks(&b)
 	r.speedTable(&b)
 	r.latencyTable(&b)
@@ -140,7 +141,7 @@ func (r *streamResults) writesTable(b *strings.Builder) {
 	if len(r.writes) == 0 {
 		return
 	}
-	b.WriteString("\n### Written\n\nBytes given to write calls, with everything that rides along and a flush at the end; the disk's own count agrees.\n\n| | payloads | updates of | events a commit | written an event | to the object's size | processor time an event |\n|---|---|---|---:|---:|---:|---:|\n")
+	b.WriteString("\n### Written\n\nOne run each. Bytes given to write calls, with everything that rides along and a flush at the end.\n\n| | payloads | updates of | events a commit | written an event | to the object's size | processor time an event |\n|---|---|---|---:|---:|---:|---:|\n")
 	for _, w := range r.writes {
 		fmt.Fprintf(b, "| %s | %s | %s | %.0f | %s | %.2f | %.0f µs |\n", w.name, strings.TrimPrefix(w.form(), "payloads "), w.where(), w.grouped(), size(w.written()), w.ratio(),
 			w.each())
@@ -151,7 +152,7 @@ func (r *streamResults) idleTable(b *strings.Builder) {
 	if len(r.idle) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n### An idle day\n\n%s bookmarks, one a minute, with time %d times as fast and FlushInterval and the ten minutes of a bookmark shortened alike.\n\n| | written |\n|---|---:|\n", thousands(idleBookmarks), idleScale)
+	fmt.Fprintf(b, "\n### An idle day\n\nOne run each: %s bookmarks, one a minute, with time %d times as fast and FlushInterval and the ten minutes of a bookmark shortened alike.\n\n| | written |\n|---|---:|\n", thousands(idleBookmarks), idleScale)
 	for _, d := range r.idle {
 		fmt.Fprintf(b, "| %s | %s |\n", d.form(), size(float64(d.written)))
 	}

@@ -77,7 +77,7 @@ func (r *streamResults) workTable(b *strings.Builder) {
 	if len(r.work) == 0 {
 		return
 	}
-	b.WriteString("\n### Processor time of a change\n\nAll of the process's, from the first change to the last handler call, with default options.\n\n| | | processor time an event | to client-go | events a commit | written an event | median latency | p99 |\n|---|---|---:|---:|---:|---:|---:|---:|\n")
+	b.WriteString("\n### Processor time of a change\n\nAll of the process's, from the first change to the last handler call, with default options and without automatic compaction.\n\n| | | processor time an event | to client-go | events a commit | written an event | median latency | p99 |\n|---|---|---:|---:|---:|---:|---:|---:|\n")
 	for at := range workPaces {
 		for _, k := range workKinds {
 			of := func(figure func(paced) float64) float64 {

@@ -65,6 +65,19 @@ func duration(v float64) string {
 	return fmt.Sprintf("%.2f s", v/1000)
 }
 
+// moment is a duration that may be less than a millisecond.
+func moment(v float64) string {
+	switch {
+	case v < 0.001:
+		return fmt.Sprintf("%.0f ns", v*1e6)
+	case v < 0.01:
+		return fmt.Sprintf("%.1f µs", v*1e3)
+	case v < 1:
+		return fmt.Sprintf("%.0f µs", v*1e3)
+	}
+	return duration(v)
+}
+
 func size(v float64) string {
 	switch {
 	case v < 1e3:

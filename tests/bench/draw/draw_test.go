@@ -18,7 +18,7 @@ func TestDraw(t *testing.T) {
 	dir := t.TempDir()
 	g := &measured.Growth{Machine: "a machine"}
 	for _, pods := range []int{1_000, 10_000, 100_000} {
-		s := measured.Size{Pods: pods, Lives: map[measured.Kind][]measured.Lives{}}
+		s := measured.Size{Pods: pods, Lives: map[measured.Kind][]measured.Lives{}, Limits: []measured.Limits{{Put: time.Second, Decode: time.Second, List: time.Second, ListBytes: 1000}}}
 		for i, k := range lines {
 			d := time.Duration(pods*(i+1)) * time.Microsecond
 			r := measured.Report{Told: d, Synced: d, Memory: measured.Memory{Anon: int64(d)}, Traffic: measured.Traffic{Bodies: int64(d)}}
@@ -45,6 +45,9 @@ func TestDraw(t *testing.T) {
 			if !strings.Contains(words, "|"+want+"|") {
 				t.Errorf("%s does not say %q: %s", pic.file, want, words)
 			}
+		}
+		if pic.limit != "" && !strings.Contains(words, "|limit: "+pic.limit+"|") {
+			t.Errorf("%s does not show the limit: %s", pic.file, words)
 		}
 	}
 	if words := text(t, filepath.Join(dir, "edge-day.svg")); !strings.Contains(words, "|20|") || !strings.Contains(words, "|20 KB|") {

@@ -17,17 +17,23 @@ type picture struct {
 	file, title, axis string
 	figure            func(measured.Report) float64
 	label             func(float64) string
+	// limit is the name of a limit that is shown, too, "" for none; of is its figure.
+	limit string
+	of    func(measured.Limits) float64
 }
 
 var pictures = []picture{
 	{"restart-told.svg", "Restart: process start until the handler knows all pods", "time",
-		func(r measured.Report) float64 { return r.Told.Seconds() }, seconds},
+		func(r measured.Report) float64 { return r.Told.Seconds() }, seconds,
+		"decode all, all cores", func(l measured.Limits) float64 { return l.Decode.Seconds() }},
 	{"restart-synced.svg", "Restart: process start until HasSynced", "time",
-		func(r measured.Report) float64 { return r.Synced.Seconds() }, seconds},
+		func(r measured.Report) float64 { return r.Synced.Seconds() }, seconds,
+		"read one compressed list", func(l measured.Limits) float64 { return l.List.Seconds() }},
 	{"restart-bytes.svg", "Restart: response bodies received until 3 s after the sync", "bytes",
-		func(r measured.Report) float64 { return float64(r.Traffic.Bodies) }, bytesOf},
+		func(r measured.Report) float64 { return float64(r.Traffic.Bodies) }, bytesOf,
+		"one compressed list", func(l measured.Limits) float64 { return float64(l.ListBytes) }},
 	{"memory.svg", "Anonymous memory 3 s after a restart's sync", "bytes",
-		func(r measured.Report) float64 { return float64(r.Memory.Anon) }, bytesOf},
+		func(r measured.Report) float64 { return float64(r.Memory.Anon) }, bytesOf, "", nil},
 }
 
 // lines are the programs of the pictures, in the order of their styles.
@@ -58,6 +64,17 @@ func drawGrowth(path string) error {
 				continue
 			}
 			if err := line(p, string(k), points, styles[i], true); err != nil {
+				return err
+			}
+		}
+		if pic.limit != "" {
+			var points plotter.XYs
+			for _, s := range g.Sizes {
+				v := measured.Figure(s.Limits, pic.of)
+				points = append(points, plotter.XY{X: float64(s.Pods), Y: v})
+				low, high = min(low, v), max(high, v)
+			}
+			if err := line(p, "limit: "+pic.limit, points, limitStyle, false); err != nil {
 				return err
 			}
 		}

@@ -39,6 +39,9 @@ var styles = []style{
 	{color.RGBA{0x40, 0x40, 0x40, 0xff}, []vg.Length{6, 2, 2, 2}, vgdraw.CrossGlyph{}},
 }
 
+// limitStyle is that of a limit beside the programs.
+var limitStyle = style{color.Gray{0x99}, []vg.Length{1, 2}, nil}
+
 // newPlot returns an empty plot on white, which looks the same in both themes of GitHub.
 func newPlot(title string) *plot.Plot {
 	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}

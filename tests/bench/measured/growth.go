@@ -22,7 +22,8 @@ type Size struct {
 	Load   [2]string
 	Lives  map[Kind][]Lives
 	Limits []Limits
-	Repair map[Kind][]Repair `json:",omitempty"` // at the largest size of a run
+	Repair map[Kind][]Repair `json:",omitempty"` // earlier runs have it at their largest size
+	Reads  map[Kind][]Reads  `json:",omitempty"` // earlier runs have none
 }
 
 // Lives are a first sync into an empty file, and a restart after it. For a program

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -22,6 +24,10 @@ type Cache struct {
 	Began, Opened time.Time
 	// Has says whether a pod is there, by its key.
 	Has func(key string) (bool, error)
+	// List calls a function with each pod of a namespace, or with all if that is "".
+	List func(namespace string, pod func(metav1.Object)) error
+	// Loaded says whether the objects are in memory. It is nil if that does not matter.
+	Loaded func() bool
 	// Handle adds a handler, before Run.
 	Handle func(cache.ResourceEventHandler) error
 	// Run keeps the cache until the context ends.
@@ -40,6 +46,13 @@ func CacheOf(inf cache.SharedIndexInformer) *Cache {
 		Has: func(key string) (bool, error) {
 			_, ok, err := inf.GetIndexer().GetByKey(key)
 			return ok, err
+		},
+		List: func(namespace string, pod func(metav1.Object)) error {
+			each := func(obj any) { pod(obj.(metav1.Object)) }
+			if namespace == "" {
+				return cache.ListAll(inf.GetIndexer(), labels.Everything(), each)
+			}
+			return cache.ListAllByNamespace(inf.GetIndexer(), namespace, labels.Everything(), each)
 		},
 		Handle: func(h cache.ResourceEventHandler) error {
 			_, err := inf.AddEventHandler(h)
@@ -116,10 +129,19 @@ func (p *Program) Run(c *Cache) error {
 	if c.Size != nil {
 		r.FileSize = c.Size()
 	}
+	if p.Mode == Reading {
+		if err := c.load(); err != nil {
+			return err
+		}
+		var err error
+		if r.Reads, err = c.read(); err != nil {
+			return err
+		}
+	}
 	if p.Mode != Live {
 		p.stopProfile()
 	}
-	if p.Mode != Fill {
+	if p.Mode != Fill && p.Mode != Reading {
 		time.Sleep(Settle)
 	}
 	before := p.Wire.Read()

@@ -28,6 +28,8 @@ const (
 	Idle     Kind = "none" // a client that has asked for one pod
 	// Bookmark is Kubewake that confirms by a bookmark. Only its restarts differ.
 	Bookmark Kind = "kubewake, bookmark"
+	// InMemory is Kubewake with room for all objects in memory. Only its reads differ.
+	InMemory Kind = "kubewake, in memory"
 )
 
 // Mode says what a program does.
@@ -39,6 +41,7 @@ const (
 	First   Mode = "first"   // syncs, settles, and closes its file in order
 	Restart Mode = "restart" // syncs, settles, and ends as in a crash
 	Live    Mode = "live"    // syncs, then waits for changes
+	Reading Mode = "reading" // syncs, reads, and ends as in a crash
 )
 
 // Spec tells a program what to do.
@@ -58,6 +61,7 @@ type Spec struct {
 	Limited bool   // to client-go's default rate of requests
 	Types   bool   // ten informers over ten small types, in place of one over pods
 	Confirm int    // a reflector.Confirm
+	Objects int64  // kubewake's ObjectMemory in bytes, 0 for that of the environment
 	Decoded bool   // kubewake leaves all of each page to the client to decode
 	Profile string // prefix of the files to write profiles to
 }
@@ -73,6 +77,7 @@ type Report struct {
 	Traffic   Traffic
 	Memory    Memory
 	FileSize  int64
+	Reads     Reads         // only in mode Reading
 	Processor time.Duration // of the whole life; noted by the parent
 }
 

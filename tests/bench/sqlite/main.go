@@ -45,6 +45,7 @@ func run() error {
 			pod, err := s.get(key)
 			return pod != nil, err
 		},
+		List: s.list,
 		Handle: func(h cache.ResourceEventHandler) error {
 			s.handler = h
 			return nil

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	_ "modernc.org/sqlite"
 )
@@ -26,7 +27,7 @@ type store struct {
 	handler cache.ResourceEventHandler
 	feed
 
-	read, insert, remove, reach *sql.Stmt
+	read, listed, insert, remove, reach *sql.Stmt
 }
 
 // change is a change on the server: of a pod, or of the version alone.
@@ -51,6 +52,7 @@ func openStore(path string, a api) (*store, error) {
 		text string
 	}{
 		{&s.read, "SELECT data FROM objects WHERE key = ?"},
+		{&s.listed, "SELECT data FROM objects WHERE namespace = ?"},
 		{&s.insert, "INSERT INTO objects VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET version = excluded.version, data = excluded.data"},
 		{&s.remove, "DELETE FROM objects WHERE key = ?"},
 		{&s.reach, "INSERT INTO server VALUES (0, ?) ON CONFLICT (id) DO UPDATE SET version = excluded.version"},
@@ -166,14 +168,17 @@ func (s *store) tell(c change, old *corev1.Pod) {
 	}
 }
 
-// replay tells the handler all pods.
-func (s *store) replay() error {
-	rows, err := s.db.Query("SELECT data FROM objects")
+// list calls a function with each pod of a namespace, or with all if that is "".
+func (s *store) list(namespace string, each func(metav1.Object)) error {
+	query := func() (*sql.Rows, error) { return s.listed.Query(namespace) }
+	if namespace == "" {
+		query = func() (*sql.Rows, error) { return s.db.Query("SELECT data FROM objects") }
+	}
+	rows, err := query()
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	s.empty = true
 	for rows.Next() {
 		var data sql.RawBytes
 		if err := rows.Scan(&data); err != nil {
@@ -183,10 +188,18 @@ func (s *store) replay() error {
 		if err := pod.Unmarshal(data); err != nil {
 			return err
 		}
-		s.empty = false
-		s.handler.OnAdd(pod, true)
+		each(pod)
 	}
 	return rows.Err()
+}
+
+// replay tells the handler all pods.
+func (s *store) replay() error {
+	s.empty = true
+	return s.list("", func(pod metav1.Object) {
+		s.empty = false
+		s.handler.OnAdd(pod, true)
+	})
 }
 
 // run keeps the pods until the context ends: it tells them from the file while a

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -47,6 +48,16 @@ func run() error {
 			namespace, name, _ := strings.Cut(key, "/")
 			err := pods.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &corev1.Pod{})
 			return err == nil, client.IgnoreNotFound(err)
+		},
+		List: func(namespace string, pod func(metav1.Object)) error {
+			var list corev1.PodList
+			if err := pods.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+				return err
+			}
+			for i := range list.Items {
+				pod(&list.Items[i])
+			}
+			return nil
 		},
 		Handle: func(h toolscache.ResourceEventHandler) error {
 			_, err := inf.AddEventHandler(h)
