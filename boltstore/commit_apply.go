@@ -185,7 +185,7 @@ func (a *applier) apply(c *Change) error {
 	return a.put(c, w)
 }
 
-// stale says whether c tells a file that holds old nothing new. Versions that cannot be
+// stale says whether c has nothing new for a file that has the record old. Versions that cannot be
 // compared count in the order in which they arrive. Other content under the same version
 // is new.
 func (a *applier) stale(c *Change, old *format.Record) bool {

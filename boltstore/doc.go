@@ -34,8 +34,9 @@
 // # Where to look
 //
 // The first word of a file's name is its subject. Opening: open, encryption, salvage,
-// aside, fallback. The open file: db, file, heal, mend, maintain, compact, collect,
-// check, snapshot. A source: claim, source, meta, clock. A commit: commit, entry,
+// aside, and heal, which replaces a damaged file, also while it is open. The open file:
+// db, file, mend, maintain, compact, collect, check, snapshot, fallback. A source: claim,
+// source, meta, clock. A commit: commit, entry,
 // journal, note, pack, index, own. A full list: relist. Reads: store, resident.
 // Handlers: durable, told. The form of the file: internal/layout, internal/format.
 package boltstore

@@ -25,7 +25,7 @@ func (s *Store) writeHandlers(t sourceTx, m *sourceMeta) (visible func(), err er
 	var reports []report
 	for _, h := range claimed {
 		st := all[h.name]
-		if st == nil { // damage has removed it
+		if st == nil { // it has none: damage has removed it since it was claimed
 			st = &handlerState{}
 			st.startOver(m)
 			all[h.name] = st

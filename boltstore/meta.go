@@ -18,7 +18,7 @@ import (
 // formatVersion is the version of the whole file's layout.
 const formatVersion = 1
 
-// header is the record at /file.
+// header is the value at /file/header.
 type header struct {
 	Format        int            `msgpack:"format"`
 	BootID        string         `msgpack:"bootID"`
@@ -97,7 +97,7 @@ type indexMeta struct {
 	Digest   digest `msgpack:"digest"`
 }
 
-// sourceMeta is the one record of a source's state. It is written in the same transaction
+// sourceMeta is a source's state, all in one value. It is written in the same transaction
 // as the changes that it describes.
 //
 // Confirmed is a wall time. ConfirmedBy adds the boot at that time, the time since that

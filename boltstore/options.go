@@ -24,6 +24,9 @@ const (
 	DurabilityProcess
 )
 
+// A new option's comment says who sets it (TestOptionsHaveReasons). withDefaults has its
+// default, and TestAnyOptionValues a case for it.
+
 // Options are the options of a file, and of the informers over it. The zero value is a
 // good default.
 type Options struct {

@@ -3,6 +3,7 @@ package boltstore
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,23 @@ import (
 
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
+
+// everyBound fails unless each bound and time of Options is in one of the cases.
+func everyBound(t *testing.T, cases map[string]Options) {
+	t.Helper()
+	for f := range reflect.TypeFor[Options]().Fields() {
+		switch f.Type {
+		case reflect.TypeFor[time.Duration](), reflect.TypeFor[int](), reflect.TypeFor[int64](), reflect.TypeFor[float64]():
+			there := false
+			for _, o := range cases {
+				there = there || !reflect.ValueOf(o).FieldByIndex(f.Index).IsZero()
+			}
+			if !there {
+				t.Errorf("no case has a value of Options.%s", f.Name)
+			}
+		}
+	}
+}
 
 // TestAnyOptionValues: a file works with any value of its bounds and times.
 func TestAnyOptionValues(t *testing.T) {
@@ -36,8 +54,12 @@ func TestAnyOptionValues(t *testing.T) {
 	for _, r := range []float64{1e-9, math.NaN(), math.Inf(1), math.Inf(-1)} {
 		cases[fmt.Sprint("compactRatio ", r)] = Options{compactRatio: r, compactMinSize: 1}
 	}
+	for _, n := range []int64{1, math.MinInt64, math.MaxInt64} {
+		cases[fmt.Sprint("ObjectMemory ", n)] = Options{ObjectMemory: n}
+	}
 	cases["MaxSize negative"] = Options{MaxSize: -1}
 	cases["MaxSize huge"] = Options{MaxSize: math.MaxInt}
+	everyBound(t, cases)
 	for name, o := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

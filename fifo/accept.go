@@ -138,12 +138,12 @@ func (q *Queue) tellFailure() {
 }
 
 // Unstored returns a channel that gets a value when an object could not be stored. The
-// receiver reads again as long as the store has UnstoredObjects.
+// receiver lists again as long as the store has UnstoredObjects.
 func (q *Queue) Unstored() <-chan struct{} { return q.failure.came }
 
 // Failed counts the events and listed objects that could not be stored in this life of
-// the process. It also returns the last one's error. That is nil while the event is held,
-// and once all of these objects are in the file or gone.
+// the process. It also returns the last one's error. That is nil while the event is held
+// back (see ConfirmListed), and once all of these objects are in the file or gone.
 func (q *Queue) Failed() (uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -235,8 +235,9 @@ func (q *Queue) Bookmark(rv string) error {
 	return nil
 }
 
-// ExpectBookmark announces a bookmark that the caller makes, so that the Reflector learns
-// which version has been accepted. Such a bookmark confirms nothing.
+// ExpectBookmark announces a bookmark that package reflector puts into the watch by itself,
+// so that client-go's Reflector learns which version has been accepted. It does not come
+// from the server, and so it confirms nothing.
 func (q *Queue) ExpectBookmark(rv string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

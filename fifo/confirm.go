@@ -76,9 +76,9 @@ func (q *Queue) AcceptedVersion() string {
 	return q.version.accepted
 }
 
-// ShownVersion is the newest version that the server is known to have had: the accepted one,
-// or that of a list which has confirmed and to which the accepted changes have not come yet. A
-// server that states an earlier one has been restored.
+// ShownVersion is the newest version that the server is known to have had. It is the
+// accepted one, or that of a list which has confirmed the file, if the watch has not come
+// that far yet. A server that states an earlier one has been restored.
 func (q *Queue) ShownVersion() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -153,7 +153,8 @@ func (r *Relist) unstored(_ runtime.Object, err error) {
 }
 
 // Commit ends the relist. rv is the version to go on from, newest the newest version of a
-// page, and target the version that the watch must reach. If rv is not the target, the
+// page, and target the version that the watch must reach. They differ if pages came at
+// several versions: the watch then goes on from the first page's. If rv is not the target, the
 // state is confirmed once the watch has reached the target. Otherwise it is confirmed as
 // of the request for the first page, however long the list has taken. Commit retries
 // errors of the disk until ctx ends or the queue closes, unless the relist has to begin

@@ -31,10 +31,10 @@ func (m Moment) String() string {
 }
 
 // At returns the object with that key as it was at the moment, according to the server,
-// nil if there was none. A resourceVersion asks for the file's last state that is not
-// newer, a time for the file's state at that time. The object is shared and must not be
-// modified. The error is ErrUnknown if the journal does not lead back to that state, or
-// the file has not reached it.
+// nil if there was none. A resourceVersion asks for the file's last state of that
+// version or an older one, a time for the file's state at that time. The object is shared
+// and must not be modified. The error is ErrUnknown if the journal does not lead back to
+// that state, or if the file has not reached that version or time.
 func At(s *boltstore.Store, key string, m Moment) (obj any, err error) {
 	at, err := stateAt(s, m)
 	if errors.Is(err, boltstore.ErrTrimmed) || errors.Is(err, boltstore.ErrNotWhole) {

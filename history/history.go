@@ -21,8 +21,8 @@ type Version struct {
 	Seq  uint64          `json:"seq"`  // in the journal
 	Time time.Time       `json:"time"` // when it was stored
 	Type cache.DeltaType `json:"type"` // Added, Updated or Deleted
-	// ResourceVersion and UID are those after the change. If the final state is not
-	// known, they are those of the last known state.
+	// ResourceVersion and UID are those after the change. Of a delete whose final state
+	// is not known, they are those of the last known state.
 	ResourceVersion string    `json:"resourceVersion"`
 	UID             types.UID `json:"uid"`
 	// FinalStateUnknown says that a relist found the object gone.

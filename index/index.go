@@ -16,8 +16,9 @@
 //
 // where escape turns 0x00 into 0x00 0xFF, as FoundationDB's tuple layer does. So inline
 // keys and inline values are in byte order, and no entry's value part is the beginning
-// of another's. The value stored at an entry is empty. If one of its parts is a hash,
-// it is both strings, each with its length as a uvarint before it.
+// of another's. What bbolt stores at an entry is empty. But if a part of the entry is a
+// hash, it has the index value and the key in full, each with its length as a uvarint
+// before it.
 package index
 
 import (
@@ -52,8 +53,9 @@ func AppendKey(dst []byte, key string) []byte {
 	return appendHash(dst, key)
 }
 
-// From is the place at which the item keys of key and of all greater keys begin, as far as
-// they are not hashes. A few of smaller keys may come first.
+// From is the place at which a walk over the item keys of key and of all greater keys
+// begins. Those that are hashes lie behind [Hashed], in no order of keys. If key is longer
+// than MaxInline, a few smaller keys may come first: From cuts it.
 func From(key string) []byte { return AppendKey(nil, key[:min(len(key), MaxInline)]) }
 
 func appendHash(dst []byte, s string) []byte {
@@ -93,7 +95,8 @@ func AppendEntry(dst []byte, value, key string) []byte {
 	return AppendKey(Prefix(dst, value), key)
 }
 
-// EntryData returns the value to store at the entry (value, key), nil if it is empty.
+// EntryData returns what is stored at the entry (value, key): nil, unless a part of the
+// entry is a hash.
 func EntryData(value, key string) []byte {
 	if len(value) <= MaxInline && len(key) <= MaxInline {
 		return nil

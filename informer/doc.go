@@ -33,9 +33,11 @@
 // A stock informer over a [reflector.Standalone] is told the last known state of an
 // object whose final state was missed, since a watch cannot say that it was. It is told
 // fewer updates without a change, since its Reflector need not list.
-package informer
-
-// Where to look: files sort by subject.
+//
+// # Where to look
+//
+// Files sort by subject:
+//
 //   - informer, options, newinformer: the SharedIndexInformer, and the function that
 //     makes one for a manager or a factory. Packages factory, dynamicinformer,
 //     metadatainformer and controllerruntime make more; internal/generic and
@@ -48,3 +50,4 @@ package informer
 //   - fresh: callers that wait for a young cache.
 //   - health, lag, metrics: for operators. Package metrics has the collector.
 //   - garbage: the collection after a burst.
+package informer

@@ -29,8 +29,8 @@ type Event struct {
 	// has only its namespace and name. It is shared and must not be modified.
 	Object any
 	// Seq is the number of the journal entry, or of the last one if several were
-	// collapsed. For an Initial object it is the seq up to which the object has its
-	// changes. Within a key Seq never falls, unless events are told again.
+	// collapsed. For an Initial object it is the number of the newest entry when it was
+	// read: the object contains its own changes up to there. Within a key Seq never falls, unless events are told again.
 	Seq uint64
 	// Time is when the change was committed, or the object stored.
 	Time time.Time
@@ -85,8 +85,8 @@ func (e Event) Nack(err error) {
 
 // Keep leaves an event unacknowledged for which the handler has returned ErrAckLater.
 // Unless Ack comes after all, the next life is told it again, with the later events of
-// its key. This life goes on with those later events. Other events can use its memory at
-// once.
+// its key. This life goes on with those later events. The event then counts no longer
+// towards the memory that unacknowledged events may take.
 func (e Event) Keep() {
 	if e.delivery != nil {
 		e.delivery.Keep()

@@ -14,8 +14,8 @@ import (
 // items are Done, unless an item was asked for again while it was being worked on.
 //
 // Add, AddAfter and AddRateLimited of an item that is being worked on ask for it again.
-// Then the last event of each key stays unacknowledged, so that a restart brings the item
-// back; older ones are acknowledged. A Reset is acknowledged in any case, since nothing
+// When that work is Done, the last event of each of its keys stays unacknowledged, so that
+// a restart of the program brings the item back; older ones are acknowledged. A Reset is acknowledged in any case, since nothing
 // else is told before that.
 //
 // In everything else it is the inner queue, and can be used wherever that can. For

@@ -146,7 +146,7 @@ func (inf *Informer) AddIndexers(indexers cache.Indexers) error {
 	return inf.store.AddIndexers(indexers)
 }
 
-// SetTransform sets the transform, under Options.TransformVersion.
+// SetTransform sets the transform, whose version is Options.TransformVersion.
 func (inf *Informer) SetTransform(fn cache.TransformFunc) error {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()

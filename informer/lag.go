@@ -10,8 +10,9 @@ type Lag struct {
 	// Handler is a durable handler's name. "" is the plain handler that is furthest
 	// behind, if there is any.
 	Handler string
-	// Entries counts the journal's entries since the last one up to which a plain
-	// handler has returned, or up to which a durable one needs nothing of the journal.
+	// Entries counts the newest entries of the journal that the handler still needs: those
+	// that a plain handler has not returned from, or all from the first one that a durable
+	// handler has neither acknowledged nor parked.
 	Entries uint64
 	// Unacknowledged counts the keys that a durable handler has in memory and has not
 	// acknowledged. Failing counts those among them whose last event it has refused.

@@ -14,14 +14,14 @@ import (
 type Confirm int
 
 const (
-	// ConfirmAuto is ConfirmList once in a life, while HasSynced waits, if that is cheap.
-	// It is cheap if the list has less than 60 KB as sent, by the size that was last seen.
-	// It is also cheap if the link is near and fast and the list will come before a
-	// bookmark. A list of few objects also asks for the server's version, which saves a
-	// round trip or two. Otherwise, and after an outage, ConfirmAuto is ConfirmBookmark.
-	// For callers of WaitForFresh, also later and after an outage, a list of few objects
-	// confirms if round trips are short and no such list was in vain in the last five
-	// minutes.
+	// ConfirmAuto is ConfirmList while HasSynced waits for the first time, if that is
+	// cheap, and ConfirmBookmark otherwise. It is cheap in two cases: the list had less
+	// than 60 KB as sent, when its size was last seen; or the link is near and fast, and
+	// the list will come before a bookmark. A list of few objects also asks for the
+	// server's version, which saves a round trip or two.
+	//
+	// A caller of WaitForFresh is also answered by a list of few objects, if round trips
+	// are short and no such list was in vain in the last five minutes.
 	ConfirmAuto Confirm = iota
 	// ConfirmBookmark waits one to two seconds for a bookmark. It costs the fewest bytes.
 	ConfirmBookmark

@@ -117,11 +117,11 @@ func (l *link) another() {
 	}
 }
 
-// began: a watch has begun well, with an event, or has ended on time. Or it was refused, has begun with an error,
-// or has ended at once, as mayBeOfVersion and unreadable say. The next watch then begins at
-// the same place, since that is cheap. If it fails again and again, the cause may
-// be one event or one version, and a list avoids both. So one list is read after four
-// failures, eight, sixteen, and so on.
+// began says how a watch has begun: well, if it brought an event or ended on time. It began
+// badly if it was refused, brought an error first or ended at once (see mayBeOfVersion and
+// unreadable). The next watch then begins at the same place, since that is cheap. If it
+// fails again and again, the cause may be one event or one version, and a list avoids both.
+// So one list is read after four failures, eight, sixteen, and so on.
 func (l *link) began(well bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -45,11 +45,11 @@ type State struct {
 	LastRelistAt time.Time         `json:"lastRelistAt,omitzero"`
 	// Listed counts the objects that the list under way has read, over all lives of a
 	// first list. Remaining is how many the server says are left, or nil if it does
-	// not say, as with selectors. Both are zero while no list is under way.
+	// not say, as with selectors. While no list is under way, they are 0 and nil.
 	Listed    uint64 `json:"listed,omitempty"`
 	Remaining *int64 `json:"remaining,omitempty"`
-	// BytesSaved is the size of the records in the file at each resume, as stored.
-	// The server might have compressed them.
+	// BytesSaved adds up, over the resumes of this life, the size of all records in the
+	// file, as stored. The server might have compressed them.
 	BytesSaved uint64 `json:"bytesSaved"`
 	// Failed counts objects that could not be stored. Unstored counts those that
 	// are still not in the file as the server has shown them, in this life or an

@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/internal/packed"
 )
 
-// WrapConfig returns cfg, changed so that Identify can learn what its clients list, and
-// so that relists can compare objects before they are decoded. Clients that start
+// WrapConfig changes cfg, and returns it, so that Identify can learn what its clients list,
+// and so that relists can compare objects before they are decoded. Clients that start
 // together share one connection. Call it before a client is built. A config that was wrapped
 // before stays as it is.
 func WrapConfig(cfg *rest.Config) *rest.Config {

@@ -76,12 +76,12 @@ func TestDocsNameTests(t *testing.T) {
 	}
 }
 
-// TestDocsRunTests: each part of a pattern in a go test command of a page matches
-// a test of the package that the command names.
+// TestDocsRunTests: each part of a pattern in a go test command of a page matches a test
+// or benchmark of the package that the command names.
 func TestDocsRunTests(t *testing.T) {
 	known := testFuncs(t)
-	command := regexp.MustCompile("`([^`]*go test [^`]*-run [^`]*)`")
-	run := regexp.MustCompile(`-run '?([^' ]+)'?`)
+	command := regexp.MustCompile("`([^`]*go test [^`]*-(?:run|bench) [^`]*)`")
+	run := regexp.MustCompile(`-(?:run|bench) '?([^' ]+)'?`)
 	n := 0
 	for page, text := range pages(t) {
 		for _, m := range command.FindAllStringSubmatch(text, -1) {
@@ -90,7 +90,14 @@ func TestDocsRunTests(t *testing.T) {
 			if strings.Contains(m[1], "cd tests") {
 				dir = "tests/" + dir
 			}
-			for _, part := range strings.Split(run.FindStringSubmatch(m[1])[1], "|") {
+			var parts []string
+			for _, flag := range run.FindAllStringSubmatch(m[1], -1) {
+				parts = append(parts, strings.Split(flag[1], "|")...)
+			}
+			for _, part := range parts {
+				if part == "^$" {
+					continue // no test, but benchmarks
+				}
 				pattern, err := regexp.Compile(part)
 				if err != nil {
 					t.Errorf("%s: %s: %v", page, m[1], err)

@@ -21,7 +21,7 @@ type Box struct {
 	names  bool
 }
 
-// SealBox is a box without a bucket: it only seals.
+// SealBox returns a box without a bucket, which can only seal keys and values.
 func SealBox(s *seal.Sealer, id, kind, sub string, names bool) *Box {
 	return &Box{seal: s, Place: place(placeBox, []byte(id), []byte(kind), []byte(sub)), names: names}
 }

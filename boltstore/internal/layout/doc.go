@@ -15,6 +15,9 @@
 //	/sources/<id>/dicts                [Box]: version → dictionary
 //	/aside/<time>/<id>                 a source that was set aside
 //
+// The header, meta and progress are values at a key. All other names are buckets, with
+// the form of their keys and values.
+//
 // Most buckets have the sequence [Signature], which shows whose file a page belongs to.
 //
 // In an encrypted file keys are sealed deterministically, so that they can be looked up,

@@ -86,7 +86,7 @@ func (t Tree) DropGensExcept(keep ...uint64) error {
 	return err
 }
 
-// SealNotes is the box of notes without a bucket: it only seals.
+// SealNotes returns the box of notes without a bucket, which can only seal.
 func SealNotes(s *seal.Sealer, id string, gen uint64) *Box {
 	return SealBox(s, id, string(BucketNotes), string(U64(gen)), true)
 }
@@ -112,8 +112,8 @@ func (g Gen) CreateNotes() (*Box, error) {
 	return g.Notes(), err
 }
 
-// SealOwn is the bases of own writes without a bucket: it only seals. Their names are
-// those of Items, so both buckets have the same order.
+// SealOwn returns the bases of own writes without a bucket, which can only seal. Their
+// names are those of Items, so both buckets have the same order.
 func (it *Items) SealOwn() *Items {
 	own := *it
 	own.Bucket, own.late = nil, nil

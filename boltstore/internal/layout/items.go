@@ -22,7 +22,7 @@ type Items struct {
 	late   *pages.Late
 }
 
-// SealItems is Items without a bucket: it only seals.
+// SealItems returns Items without a bucket, which can only seal.
 func SealItems(s *seal.Sealer, id string, gen uint64) *Items {
 	it := &Items{Owner: format.OwnerOf(id), seal: s}
 	if s != nil {
