@@ -156,33 +156,33 @@ type applier struct {
 func (a *applier) apply(c *Change) error {
 	k := index.AppendKey(a.keyBuf[:0], c.key)
 	a.keyBuf = k
-	w := a.look(k)
+	was := a.look(k)
 	before := a.noteOf(k)
-	if a.hidden = w.base == nil && !w.damaged && before != nil && before.Record != nil; a.hidden {
+	if a.hidden = was.base == nil && !was.damaged && before != nil && before.Record != nil; a.hidden {
 		if _, r, err := a.s.owner.ParseRecord(k, before.Record); err == nil {
-			w.base, w.baseRaw = r, before.Record
+			was.base, was.baseRaw = r, before.Record
 		}
 	}
-	if c.replaced(w) {
+	if c.replaced(was) {
 		return nil
 	}
 	if a.own {
-		return a.writeOwn(c, w, before)
+		return a.writeOwn(c, was, before)
 	}
-	if w.base != nil && !a.overwrite && a.stale(c, w.base) {
+	if was.base != nil && !a.overwrite && a.stale(c, was.base) {
 		a.s.stale.Add(1)
 		return nil
 	}
 	if c.unstored != "" {
-		return a.noteUnstored(c, w, before)
+		return a.noteUnstored(c, was, before)
 	}
-	if err := a.settleNote(c, w, before); err != nil {
+	if err := a.settleNote(c, was, before); err != nil {
 		return err
 	}
 	if c.typ == cache.Deleted {
-		return a.remove(c, w)
+		return a.remove(c, was)
 	}
-	return a.put(c, w)
+	return a.put(c, was)
 }
 
 // stale says whether c has nothing new for a file that has the record old. Versions that cannot be
@@ -199,7 +199,7 @@ func (a *applier) stale(c *Change, old *format.Record) bool {
 }
 
 // recordOf makes the record of an object that is stored.
-func (a *applier) recordOf(c *Change, w was) (next *format.Record, raw []byte, err error) {
+func (a *applier) recordOf(c *Change, was keyState) (next *format.Record, raw []byte, err error) {
 	a.forgetIndices(c.set)
 	next = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: a.m.Seq + uint64(len(a.drafts)) + 1,
 		Values: c.values}
@@ -207,8 +207,8 @@ func (a *applier) recordOf(c *Change, w was) (next *format.Record, raw []byte, e
 		return nil, nil, err
 	}
 	switch {
-	case w.base != nil && w.base.UID == c.uid:
-		next.Born = w.base.Born
+	case was.base != nil && was.base.UID == c.uid:
+		next.Born = was.base.Born
 	case a.unseen:
 		next.Born = a.m.Seq // it was there before any entry
 	}
@@ -217,12 +217,12 @@ func (a *applier) recordOf(c *Change, w was) (next *format.Record, raw []byte, e
 }
 
 // put stores an object that the server has shown.
-func (a *applier) put(c *Change, w was) error {
-	next, raw, err := a.recordOf(c, w)
+func (a *applier) put(c *Change, was keyState) error {
+	next, raw, err := a.recordOf(c, was)
 	if err != nil {
 		return err
 	}
-	old, oldRaw := w.base, w.baseRaw
+	old, oldRaw := was.base, was.baseRaw
 	switch {
 	case c.quiet:
 	case old == nil, a.hidden && old.UID == c.uid:
@@ -238,22 +238,22 @@ func (a *applier) put(c *Change, w was) error {
 	default:
 		a.draft(cache.Updated, c, next, raw, old, oldRaw)
 	}
-	if a.ownIsNewer(c, w) {
-		if err := a.carry(c.key, w); err != nil {
+	if a.ownIsNewer(c, was) {
+		if err := a.carry(c.key, was); err != nil {
 			return err
 		}
-		return a.setBase(w.k, c.key, next, raw)
+		return a.setBase(was.k, c.key, next, raw)
 	}
 	if !a.unseen && !a.spill && c.obj != nil {
 		a.s.keep(c.key, next, c.obj) // handlers read it next
 	}
-	if w.owned && w.here {
-		if err := a.dropBase(w.k, c.key); err != nil {
+	if was.owned && was.here {
+		if err := a.dropBase(was.k, c.key); err != nil {
 			return err
 		}
 	}
 	a.show(itemChange{key: c.key, next: next, raw: raw, obj: c.obj})
-	return a.giveItem(c.key, w, next, raw)
+	return a.giveItem(c.key, was, next, raw)
 }
 
 // show notes the item that readers see at a key once the transaction is visible.
@@ -264,31 +264,31 @@ func (a *applier) show(c itemChange) {
 }
 
 // giveItem stores a record as the item that readers see.
-func (a *applier) giveItem(key string, w was, next *format.Record, raw []byte) error {
-	if w.item == nil || !w.here {
+func (a *applier) giveItem(key string, was keyState, next *format.Record, raw []byte) error {
+	if was.item == nil || !was.here {
 		return a.give(key, next, raw, nil)
 	}
-	if err := a.take(key, w.item, w.itemRaw, next); err != nil {
+	if err := a.take(key, was.item, was.itemRaw, next); err != nil {
 		return err
 	}
-	return a.give(key, next, raw, w.item)
+	return a.give(key, next, raw, was.item)
 }
 
 // takeItem removes the record that readers see.
-func (a *applier) takeItem(key string, w was) error {
-	if err := a.take(key, w.item, w.itemRaw, nil); err != nil {
+func (a *applier) takeItem(key string, was keyState) error {
+	if err := a.take(key, was.item, was.itemRaw, nil); err != nil {
 		return err
 	}
 	a.show(itemChange{key: key})
-	return a.to.Items.Delete(bytes.Clone(w.k))
+	return a.to.Items.Delete(bytes.Clone(was.k))
 }
 
 // carry copies the own write at key into the generation that is written.
-func (a *applier) carry(key string, w was) error {
-	if w.here {
+func (a *applier) carry(key string, was keyState) error {
+	if was.here {
 		return nil
 	}
-	return a.give(key, w.item, w.itemRaw, nil)
+	return a.give(key, was.item, was.itemRaw, nil)
 }
 
 // forgetIndices marks the indices that are not in the set as incomplete: objects stored
@@ -306,53 +306,53 @@ func (a *applier) forgetIndices(set *indexSet) {
 }
 
 // remove deletes an object that is gone from the server.
-func (a *applier) remove(c *Change, w was) error {
+func (a *applier) remove(c *Change, was keyState) error {
 	switch {
-	case w.damaged: // it was there; nothing else is known
+	case was.damaged: // it was there; nothing else is known
 		a.draft(cache.Deleted, c, nil, nil, nil, nil)
-	case w.base != nil:
-		if err := a.draftGone(c, w); err != nil {
+	case was.base != nil:
+		if err := a.draftGone(c, was); err != nil {
 			return err
 		}
 	case c.unknown && !a.overwrite && !a.own:
-		if err := a.draftGone(c, w); err != nil {
+		if err := a.draftGone(c, was); err != nil {
 			return err
 		}
 	}
-	if a.ownIsNewer(c, w) {
-		if err := a.carry(c.key, w); err != nil {
+	if a.ownIsNewer(c, was) {
+		if err := a.carry(c.key, was); err != nil {
 			return err
 		}
-		return a.setBase(w.k, c.key, nil, nil)
+		return a.setBase(was.k, c.key, nil, nil)
 	}
-	if !w.here {
+	if !was.here {
 		return nil
 	}
-	if w.owned {
-		if err := a.dropBase(w.k, c.key); err != nil {
+	if was.owned {
+		if err := a.dropBase(was.k, c.key); err != nil {
 			return err
 		}
 	}
-	if w.item != nil {
-		return a.takeItem(c.key, w)
+	if was.item != nil {
+		return a.takeItem(c.key, was)
 	}
 	a.show(itemChange{key: c.key})
-	return a.to.Items.Delete(bytes.Clone(w.k)) // its damaged record
+	return a.to.Items.Delete(bytes.Clone(was.k)) // its damaged record
 }
 
 // draftGone drafts the delete of the object that the server showed last, or of one that
 // the file does not hold.
-func (a *applier) draftGone(c *Change, w was) error {
+func (a *applier) draftGone(c *Change, was keyState) error {
 	var r *format.Record
 	var final []byte
-	if w.base != nil && c.uid != "" && w.base.UID != "" && c.uid != w.base.UID {
+	if was.base != nil && c.uid != "" && was.base.UID != "" && c.uid != was.base.UID {
 		// The deleted object could not be stored. Handlers know the one before it.
 		c = &Change{typ: cache.Deleted, key: c.key}
 	}
 	if c.payload != nil {
 		r = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: bornUnknown}
-		if w.base != nil {
-			r.Born = w.base.Born
+		if was.base != nil {
+			r.Born = was.base.Born
 		}
 		err := a.payload(r, c)
 		if err != nil {
@@ -362,7 +362,7 @@ func (a *applier) draftGone(c *Change, w was) error {
 			return err
 		}
 	}
-	a.draft(cache.Deleted, c, r, final, w.base, w.baseRaw)
+	a.draft(cache.Deleted, c, r, final, was.base, was.baseRaw)
 	return nil
 }
 

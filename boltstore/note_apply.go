@@ -25,7 +25,7 @@ func (c *Change) unstoredFor(why error) *Change {
 
 // noteUnstored notes an object that cannot be stored. A stage copies the previous
 // record, or keeps it in the note if it must not be served.
-func (a *applier) noteUnstored(c *Change, w was, before *note) error {
+func (a *applier) noteUnstored(c *Change, was keyState, before *note) error {
 	if c.nameless {
 		a.m.Noted.Nameless++
 		a.m.Noted.Why = c.unstored
@@ -39,22 +39,22 @@ func (a *applier) noteUnstored(c *Change, w was, before *note) error {
 		}
 	}
 	switch {
-	case w.here:
+	case was.here:
 	case c.hide:
-		if n.Indices = nil; w.base != nil {
-			n.Record = bytes.Clone(a.s.packing().plainRaw(c.key, w.baseRaw))
+		if n.Indices = nil; was.base != nil {
+			n.Record = bytes.Clone(a.s.packing().plainRaw(c.key, was.baseRaw))
 		}
-	case w.item != nil || w.owned:
-		if err := a.carryOver(w.k, c.key, w); err != nil {
+	case was.item != nil || was.owned:
+		if err := a.carryOver(was.k, c.key, was); err != nil {
 			return err
 		}
 	}
-	return a.putNote(w.k, n)
+	return a.putNote(was.k, n)
 }
 
 // settleNote updates the note of a key after a change: the object was stored, or is
 // gone.
-func (a *applier) settleNote(c *Change, w was, before *note) error {
+func (a *applier) settleNote(c *Change, was keyState, before *note) error {
 	var n *note
 	if before != nil && before.Unstored && a.keepsNote(c, before) {
 		n = &note{Key: c.key, Time: before.Time, Why: before.Why, Unstored: true, RV: before.RV}
@@ -63,7 +63,7 @@ func (a *applier) settleNote(c *Change, w was, before *note) error {
 		}
 	}
 	failed := c.failed
-	switch kept := !a.own && a.ownIsNewer(c, w); { // readers still see the own write
+	switch kept := !a.own && a.ownIsNewer(c, was); { // readers still see the own write
 	case kept && before != nil:
 		failed = before.Indices
 	case kept || c.typ == cache.Deleted:
@@ -79,7 +79,7 @@ func (a *applier) settleNote(c *Change, w was, before *note) error {
 	if before == nil && n == nil {
 		return nil
 	}
-	return a.putNote(w.k, n)
+	return a.putNote(was.k, n)
 }
 
 // noteIndices copies the missing indices of a key from a note of another generation.

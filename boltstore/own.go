@@ -93,8 +93,8 @@ func (a *applier) dropBase(k []byte, key string) error {
 	return a.to.Own.Delete(k)
 }
 
-// was is the state of a key before the change at hand.
-type was struct {
+// keyState is the state in which a change finds its key.
+type keyState struct {
 	k []byte
 	// here: the key is in the generation that is written.
 	here bool
@@ -107,10 +107,10 @@ type was struct {
 }
 
 // look finds the state of the key at k. In a stage an earlier page may have written it.
-func (a *applier) look(k []byte) (w was) {
-	w.k, w.here = k, a.from.Bucket == a.to.Bucket || a.to.Items.Get(k) != nil || a.to.Own.Get(k) != nil
+func (a *applier) look(k []byte) (was keyState) {
+	was.k, was.here = k, a.from.Bucket == a.to.Bucket || a.to.Items.Get(k) != nil || a.to.Own.Get(k) != nil
 	side := a.from
-	if w.here {
+	if was.here {
 		side = a.to
 	}
 	parse := func(raw []byte) ([]byte, *format.Record, bool) {
@@ -121,7 +121,7 @@ func (a *applier) look(k []byte) (w was) {
 		if err == nil {
 			return raw, r, false
 		}
-		if w.here {
+		if was.here {
 			// Its index entries and digest cannot be subtracted. The source is degraded
 			// until it is listed.
 			a.s.damaged(err)
@@ -129,37 +129,37 @@ func (a *applier) look(k []byte) (w was) {
 		}
 		return nil, nil, true
 	}
-	w.itemRaw, w.item, w.damaged = parse(side.Items.Get(k))
-	w.baseRaw, w.base = w.itemRaw, w.item
+	was.itemRaw, was.item, was.damaged = parse(side.Items.Get(k))
+	was.baseRaw, was.base = was.itemRaw, was.item
 	if raw := side.Own.Get(k); raw != nil {
-		w.owned, w.damaged, w.baseRaw, w.base = true, false, nil, nil
+		was.owned, was.damaged, was.baseRaw, was.base = true, false, nil, nil
 		if !bytes.Equal(raw, noBase) {
-			w.baseRaw, w.base, w.damaged = parse(raw)
+			was.baseRaw, was.base, was.damaged = parse(raw)
 		}
 	}
-	return w
+	return was
 }
 
 // ownIsNewer says whether the own write at a key is newer than the server's change. Readers
 // then keep it until the server has reached its version.
-func (a *applier) ownIsNewer(c *Change, w was) bool {
-	if !w.owned || w.item == nil || a.dropsOwn {
+func (a *applier) ownIsNewer(c *Change, was keyState) bool {
+	if !was.owned || was.item == nil || a.dropsOwn {
 		return false
 	}
 	asOf := c.rv
 	if a.asOf != "" {
 		asOf = a.asOf
 	}
-	return versions.Newer(w.item.ResourceVersion, asOf)
+	return versions.Newer(was.item.ResourceVersion, asOf)
 }
 
 // late says whether the server has deleted the object of an own write meanwhile. The file
 // has every change up to the resume point. An object of that version or an older one that
 // the file does not have is gone, unless it could not be stored.
-func (a *applier) late(c *Change, w was, before *note) bool {
+func (a *applier) late(c *Change, was keyState, before *note) bool {
 	m := a.m
 	switch {
-	case w.item != nil, w.owned, w.damaged, before != nil && before.Unstored:
+	case was.item != nil, was.owned, was.damaged, before != nil && before.Unstored:
 		return false
 	case !a.s.expectsProducer():
 		return false // the program has taken over from an informer
@@ -175,57 +175,57 @@ func (a *applier) late(c *Change, w was, before *note) bool {
 // writeOwn applies an own write to a source that has been listed. It does not store an
 // object older than the one that is there, or than its delete, so that readers see no step
 // back. For the same reason the delete of an older object does not remove another one.
-func (a *applier) writeOwn(c *Change, w was, before *note) error {
+func (a *applier) writeOwn(c *Change, was keyState, before *note) error {
 	if c.typ == cache.Deleted {
 		switch {
-		case w.item == nil:
+		case was.item == nil:
 			return nil // a damaged record stays until a list shows the object
-		case c.uid != "" && w.item.UID != "" && c.uid != w.item.UID && versions.Newer(w.item.ResourceVersion, c.rv):
+		case c.uid != "" && was.item.UID != "" && c.uid != was.item.UID && versions.Newer(was.item.ResourceVersion, c.rv):
 			a.s.stale.Add(1) // the deleted object is an older one
 			return nil
-		case w.owned && (w.base == nil || a.hidden) && !w.damaged: // its base says that the server has nothing
-			if err := a.dropBase(w.k, c.key); err != nil {
+		case was.owned && (was.base == nil || a.hidden) && !was.damaged: // its base says that the server has nothing
+			if err := a.dropBase(was.k, c.key); err != nil {
 				return err
 			}
-		case !w.owned:
-			if err := a.setBase(w.k, c.key, w.item, w.itemRaw); err != nil {
+		case !was.owned:
+			if err := a.setBase(was.k, c.key, was.item, was.itemRaw); err != nil {
 				return err
 			}
 		}
-		if err := a.settleNote(c, w, before); err != nil {
+		if err := a.settleNote(c, was, before); err != nil {
 			return err
 		}
-		return a.takeItem(c.key, w)
+		return a.takeItem(c.key, was)
 	}
-	if w.item != nil && versions.Newer(w.item.ResourceVersion, c.rv) || a.late(c, w, before) {
+	if was.item != nil && versions.Newer(was.item.ResourceVersion, c.rv) || a.late(c, was, before) {
 		a.s.stale.Add(1)
 		return nil
 	}
 	switch {
-	case w.item != nil && a.unchanged(c, w.item):
+	case was.item != nil && a.unchanged(c, was.item):
 		return nil
-	case w.owned && w.base != nil && !a.hidden && a.unchanged(c, w.base): // back at the server's state
-		if err := a.dropBase(w.k, c.key); err != nil {
+	case was.owned && was.base != nil && !a.hidden && a.unchanged(c, was.base): // back at the server's state
+		if err := a.dropBase(was.k, c.key); err != nil {
 			return err
 		}
-	case !w.owned && !w.damaged:
-		if err := a.setBase(w.k, c.key, w.item, w.itemRaw); err != nil {
+	case !was.owned && !was.damaged:
+		if err := a.setBase(was.k, c.key, was.item, was.itemRaw); err != nil {
 			return err
 		}
 	}
-	next, raw, err := a.recordOf(c, w)
+	next, raw, err := a.recordOf(c, was)
 	if err != nil {
 		return err
 	}
-	if err := a.settleNote(c, w, before); err != nil {
+	if err := a.settleNote(c, was, before); err != nil {
 		return err
 	}
 	a.s.keep(c.key, next, c.obj)
 	a.show(itemChange{key: c.key, next: next, raw: raw, obj: c.obj})
-	if err := a.giveItem(c.key, w, next, raw); err != nil || !w.damaged || w.owned {
+	if err := a.giveItem(c.key, was, next, raw); err != nil || !was.damaged || was.owned {
 		return err
 	}
-	return a.noteLost(w.k, ErrDamaged) // the server's record is damaged and cannot be a base
+	return a.noteLost(was.k, ErrDamaged) // the server's record is damaged and cannot be a base
 }
 
 // unchanged says whether c would store the same as r.

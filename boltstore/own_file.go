@@ -39,17 +39,17 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) (
 			continue
 		}
 		key, item, err := r.s.owner.ParseRecord(k, raw)
-		w := a.look(k)
-		if err != nil || !versions.Newer(item.ResourceVersion, resourceVersion) || w.item != nil && !versions.Newer(item.ResourceVersion, w.item.ResourceVersion) {
+		was := a.look(k)
+		if err != nil || !versions.Newer(item.ResourceVersion, resourceVersion) || was.item != nil && !versions.Newer(item.ResourceVersion, was.item.ResourceVersion) {
 			continue // damage is not copied
 		}
 		carried = true
-		if !w.owned {
-			if err := a.setBase(k, key, w.base, w.baseRaw); err != nil {
+		if !was.owned {
+			if err := a.setBase(k, key, was.base, was.baseRaw); err != nil {
 				return false, err
 			}
 		}
-		if err := a.giveItem(key, w, item, bytes.Clone(raw)); err != nil {
+		if err := a.giveItem(key, was, item, bytes.Clone(raw)); err != nil {
 			return false, err
 		}
 		n := from.notes.get(k)

@@ -193,8 +193,8 @@ func (a *applier) stage(it listedItem) error {
 	if it.c != nil {
 		return a.apply(it.c)
 	}
-	w := a.look(it.k)
-	if w.here {
+	was := a.look(it.k)
+	if was.here {
 		return nil
 	}
 	if a.noted {
@@ -204,11 +204,11 @@ func (a *applier) stage(it listedItem) error {
 			}
 		}
 	}
-	return a.carryOver(it.k, it.key, w)
+	return a.carryOver(it.k, it.key, was)
 }
 
 // carryOver copies the record of a key, with its base.
-func (a *applier) carryOver(k []byte, key string, w was) error {
+func (a *applier) carryOver(k []byte, key string, was keyState) error {
 	raw, base := a.from.Items.Get(k), a.from.Own.Get(k)
 	if raw != nil || base == nil {
 		key, r, err := a.s.owner.ParseRecord(k, raw)
@@ -222,13 +222,13 @@ func (a *applier) carryOver(k []byte, key string, w was) error {
 	switch {
 	case base == nil:
 		return nil
-	case w.damaged:
+	case was.damaged:
 		return a.noteLost(k, ErrDamaged)
 	}
 	if bytes.Equal(base, noBase) { // the last told record may be in a note
 		return a.setBase(k, key, nil, nil)
 	}
-	return a.setBase(k, key, w.base, w.baseRaw)
+	return a.setBase(k, key, was.base, was.baseRaw)
 }
 
 func (r *Relist) stageMeta() *sourceMeta { return r.stage.meta }

@@ -131,6 +131,6 @@ func (s *Claimed) DeleteStored(objs ...Stored) error {
 }
 
 // replaced says whether the change is for another record than the present one.
-func (c *Change) replaced(w was) bool {
-	return c.only != nil && (w.item == nil || idOf(w.item) != *c.only)
+func (c *Change) replaced(was keyState) bool {
+	return c.only != nil && (was.item == nil || idOf(was.item) != *c.only)
 }

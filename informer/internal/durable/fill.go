@@ -42,14 +42,14 @@ func (d *Handler) room() bool {
 	switch {
 	case epoch != d.pos.epoch:
 		d.startOver(epoch, d.host.Store.State().Seq)
-	case d.over.phase == phaseAsked:
+	case d.startingOver.phase == phaseAsked:
 		d.damagedLocked(errors.New("its position could not be read"))
 	}
 	switch {
-	case d.over.owed():
+	case d.startingOver.owed():
 		// The last call that returns wakes this goroutine, or the commit does, or the
 		// acknowledgement.
-		if d.queues.calls == 0 && d.over.tell() {
+		if d.queues.calls == 0 && d.startingOver.tell() {
 			d.queues.add("", &task{reset: true})
 		}
 		return false

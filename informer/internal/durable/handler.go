@@ -45,9 +45,8 @@ type Store interface {
 // the handler's registration with the informer. One goroutine fills the queues of keys;
 // Options.Workers goroutines tell the tasks in them.
 //
-// It has more than thirty methods: seven are the registration, three the
-// committer's, and the others are the steps of one goroutine, which read and write
-// several parts under one lock.
+// It is one type because one lock guards its parts: seven methods are the registration,
+// three the committer's, and the others are the steps of one goroutine.
 type Handler struct {
 	host    Host
 	name    string
@@ -60,13 +59,13 @@ type Handler struct {
 	cancel  context.CancelFunc
 	started bool // guarded by the caller of Start and Stop
 
-	mu      sync.Mutex // guards the parts below
-	pos     position
-	queues  queues
-	parking parking
-	parked  unparking
-	replay  replay
-	over    startOver
+	mu           sync.Mutex // guards the parts below
+	pos          position
+	queues       queues
+	parking      parking
+	parked       unparking
+	replay       replay
+	startingOver startOver
 }
 
 // New claims a handler's name in the file and takes up the position that the
@@ -173,7 +172,7 @@ func (d *Handler) checkSynced() {
 	if !ok || cache.IsDone(syncedChecker{d}) {
 		return
 	}
-	if d.replay.active || len(d.replay.shown) > 0 || d.parked.active || d.over.phase != phaseTelling || d.pos.cursor < seq {
+	if d.replay.active || len(d.replay.shown) > 0 || d.parked.active || d.startingOver.phase != phaseTelling || d.pos.cursor < seq {
 		return
 	}
 	for _, q := range d.queues.ofKey {
@@ -189,7 +188,7 @@ func (d *Handler) checkSynced() {
 func (d *Handler) acknowledged(key string, t *task) {
 	switch {
 	case t.reset:
-		d.over.acknowledge()
+		d.startingOver.acknowledge()
 		d.host.Backlog.Wake()
 	case t.more: // the next task has the same entries, and settles last
 		d.pos.settle(key, t.seq)

@@ -20,7 +20,7 @@ func (d *Handler) Inspect() State {
 	defer d.mu.Unlock()
 	st := State{
 		Cursor: d.pos.cursor, Mark: d.pos.mark, Replaying: d.replay.active || len(d.replay.shown) > 0, Unparking: d.parked.active,
-		StartingOver: d.over.phase != phaseTelling, Tasks: map[string]int{},
+		StartingOver: d.startingOver.phase != phaseTelling, Tasks: map[string]int{},
 	}
 	for key, q := range d.queues.ofKey {
 		st.Tasks[key] = len(q.tasks)
@@ -34,7 +34,7 @@ func (d *Handler) String() string {
 	defer d.mu.Unlock()
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s: cursor %d, mark %d, inherited to %d, replay %+v, parked %+v, memory %+v, looking %v, due %d, loads %d, retries %d, keys %d, start-over %+v\n",
-		d.name, d.pos.cursor, d.pos.mark, d.pos.inheritedTo, d.replay, d.parked, d.queues.memory, d.queues.looking, len(d.queues.due), len(d.queues.loads), len(d.queues.retries.all), len(d.queues.ofKey), d.over)
+		d.name, d.pos.cursor, d.pos.mark, d.pos.inheritedTo, d.replay, d.parked, d.queues.memory, d.queues.looking, len(d.queues.due), len(d.queues.loads), len(d.queues.retries.all), len(d.queues.ofKey), d.startingOver)
 	for _, q := range d.queues.ofKey {
 		fmt.Fprintf(&s, "  %s: %d tasks, %d told, busy %v, again %v, waiting %v, loading %v\n", q.key, len(q.tasks), q.told, q.busy, q.again, q.waiting, q.loading)
 	}

@@ -37,7 +37,7 @@ func (d *Handler) load(p boltstore.Position, mark uint64, known bool) {
 	d.replay.shown, d.replay.shownAt = sets.New(p.Shown...), p.ShownAt
 	d.replay.walk = walk{active: p.Replaying, begun: p.Next != nil, next: p.Next}
 	d.parked.walk = walk{active: known}
-	d.over.load(p.Reset)
+	d.startingOver.load(p.Reset)
 }
 
 // Position implements boltstore.Positioner.
@@ -46,7 +46,7 @@ func (d *Handler) Position() boltstore.Position {
 	defer d.mu.Unlock()
 	p := boltstore.Position{
 		Epoch: d.pos.epoch, Cursor: max(d.pos.cursor, d.pos.inheritedTo), Pending: map[string]uint64{},
-		Replaying: d.replay.active, Next: d.replay.next, Shown: d.replay.shown.UnsortedList(), ShownAt: d.replay.shownAt, Reset: d.over.owed(),
+		Replaying: d.replay.active, Next: d.replay.next, Shown: d.replay.shown.UnsortedList(), ShownAt: d.replay.shownAt, Reset: d.startingOver.owed(),
 	}
 	if d.pos.reach == 0 { // otherwise a commit has failed, and may still be in the file
 		d.pos.reach = max(p.Cursor, d.pos.mark) + aheadOfCommit
@@ -83,7 +83,7 @@ func (d *Handler) Position() boltstore.Position {
 		}
 		clear(d.pos.settled)
 	}
-	p.Settled, p.StartedOver = d.pos.leaving, d.over.report()
+	p.Settled, p.StartedOver = d.pos.leaving, d.startingOver.report()
 	return p
 }
 
@@ -92,7 +92,7 @@ func (d *Handler) Persisted(mark uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pos.leaving = nil
-	if d.over.commit() {
+	if d.startingOver.commit() {
 		d.host.Backlog.Wake()
 	}
 	d.pos.mark = max(d.pos.mark, mark)
@@ -108,7 +108,7 @@ func (d *Handler) Persisted(mark uint64) {
 // Lost implements boltstore.Positioner.
 func (d *Handler) Lost() {
 	d.mu.Lock()
-	d.over.ask()
+	d.startingOver.ask()
 	d.mu.Unlock()
 	d.host.Backlog.Wake()
 }

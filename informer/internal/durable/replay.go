@@ -52,7 +52,7 @@ func (d *Handler) showAgain(e *boltstore.Entry) bool {
 // fillReplay takes in the next page of objects, after every entry that the page's
 // snapshot contains.
 func (d *Handler) fillReplay() bool {
-	count, from, again := d.over.count, d.replay.next, d.replay.shown.UnsortedList()
+	count, from, again := d.startingOver.count, d.replay.next, d.replay.shown.UnsortedList()
 	again = again[:min(len(again), d.host.Page)]
 	var p boltstore.ReplayPage
 	var err error
@@ -86,7 +86,7 @@ func (d *Handler) fillReplay() bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.over.count != count || !bytes.Equal(d.replay.next, from) || d.pos.cursor != p.Seq || d.pos.mark > d.pos.cursor || d.parked.active {
+	if d.startingOver.count != count || !bytes.Equal(d.replay.next, from) || d.pos.cursor != p.Seq || d.pos.mark > d.pos.cursor || d.parked.active {
 		return true // the handler or its replay has started over, or gone past the page: read it again
 	}
 	for _, e := range p.Entries {
@@ -107,5 +107,5 @@ func (d *Handler) fillReplay() bool {
 func (d *Handler) behind(seq uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.pos.cursor < seq && d.pos.mark <= d.pos.cursor && !d.over.owed()
+	return d.pos.cursor < seq && d.pos.mark <= d.pos.cursor && !d.startingOver.owed()
 }

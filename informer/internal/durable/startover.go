@@ -98,7 +98,7 @@ func (d *Handler) startOver(epoch, seq uint64) {
 	d.pos.epoch, d.pos.cursor, d.pos.mark = epoch, seq, seq
 	d.pos.reach = 0
 	d.parked.walk, d.replay.walk = walk{}, walk{active: true}
-	d.over.begin()
+	d.startingOver.begin()
 	d.claim.Changed()
 	d.host.Store.Flush()
 }

@@ -86,8 +86,8 @@ func TestNoPageWithReset(t *testing.T) {
 	for i := 0; i < 20 && d.fill(); i++ {
 	}
 	d.mu.Lock()
-	if !d.over.owed() || len(d.queues.ofKey) > 1 || d.replay.begun {
-		t.Errorf("%s, %d keys, replay %+v", d.over.phase, len(d.queues.ofKey), d.replay)
+	if !d.startingOver.owed() || len(d.queues.ofKey) > 1 || d.replay.begun {
+		t.Errorf("%s, %d keys, replay %+v", d.startingOver.phase, len(d.queues.ofKey), d.replay)
 	}
 	d.mu.Unlock()
 	s.end()
@@ -101,8 +101,8 @@ func TestPageFromBeforeReset(t *testing.T) {
 	d.Lost()
 	d.fillReplay()
 	d.mu.Lock()
-	if d.over.count == 0 || d.replay.begun || len(d.queues.ofKey) > 0 {
-		t.Errorf("started over %d times, %d keys, replay %+v", d.over.count, len(d.queues.ofKey), d.replay)
+	if d.startingOver.count == 0 || d.replay.begun || len(d.queues.ofKey) > 0 {
+		t.Errorf("started over %d times, %d keys, replay %+v", d.startingOver.count, len(d.queues.ofKey), d.replay)
 	}
 	d.mu.Unlock()
 	s.end()
@@ -124,10 +124,10 @@ func TestResetIsWrittenBeforeItIsTold(t *testing.T) {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.over.phase == phaseTold && !hs[0].Reset {
+		if d.startingOver.phase == phaseTold && !hs[0].Reset {
 			t.Fatal("a crash would make it forget what it is told")
 		}
-		return d.over.phase == phaseTold
+		return d.startingOver.phase == phaseTold
 	})
 	s.ackAll()
 	s.fillUntil(func() bool { return len(s.d.queues.ofKey) > 0 })
