@@ -393,7 +393,8 @@ func has(all []format.IndexValues, name string) bool {
 }
 
 // indexing is the part of a Store that calls index functions and keeps the indices in
-// the file complete.
+// the file complete. It is one type because building, retrying and adding indices share
+// the set of functions and its lock.
 type indexing struct{ *Store }
 
 func (s *Store) indexing() indexing { return indexing{s} }

@@ -239,8 +239,9 @@ func parseMeta(raw []byte) (*sourceMeta, error) {
 // owner is the beginning of the checksums of the source's records.
 func (m *sourceMeta) owner() format.Owner { return format.OwnerOf(m.Source.ID()) }
 
-// sourceTx is one source's buckets within a transaction. Its methods are in the files of
-// their subjects: dictionaries, handler positions, journal, notes, progress.
+// sourceTx is one source's buckets within a transaction. It is one type because a
+// transaction may touch all of them. Its methods are in the files of their subjects:
+// dictionaries, handler positions, journal, notes, progress.
 type sourceTx struct{ layout.Tree }
 
 func sourceIn(b *bolt.Bucket, id string, s *seal.Sealer) sourceTx {

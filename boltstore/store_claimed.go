@@ -10,6 +10,8 @@ import (
 // It is the cache.Indexer that an informer's GetIndexer returns. Its other methods serve
 // packages fifo, reflector and informer, and may change in any release. All methods are
 // safe for concurrent use.
+//
+// It is one type because whoever holds the claim may use all of it, and nobody else may.
 type Claimed struct{ *Store }
 
 var (

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// State is the state of a source, as the file has it.
+// State is the state of a source, as the file has it. It is one type because all of it is
+// of one commit.
 type State struct {
 	Source          Source   `json:"source"`
 	ClusterUID      string   `json:"clusterUID,omitempty"`

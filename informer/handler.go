@@ -38,16 +38,16 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 	}
 	l := &listener{
 		inf: inf, handler: h, log: inf.store.Logger(), ended: make(chan struct{}), synced: make(chan struct{}),
-		known: inf.known, joined: inf.store.State().Seq, owed: inf.toldNow, replay: walk{active: true}, requested: inf.o.ResyncPeriod,
+		known: inf.known, joined: inf.store.State().Seq, owed: inf.toldNow, replay: walk{active: true}, resyncs: resyncs{requested: inf.o.ResyncPeriod},
 	}
 	if o.Logger != nil {
 		l.log = *o.Logger
 	}
 	if o.ResyncPeriod != nil {
-		l.requested = *o.ResyncPeriod
+		l.resyncs.requested = *o.ResyncPeriod
 	}
 	inf.agreeOnResync(l)
-	l.nextResync = inf.o.clock.Now().Add(l.period)
+	l.resyncs.next = inf.o.clock.Now().Add(l.resyncs.period)
 	l.cursor.Store(inf.toldAtStart)
 	inf.listeners[l] = struct{}{}
 	inf.handlerCame()
@@ -62,26 +62,26 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 // shortest period asked for is the informer's own. After it no handler's period is
 // shorter than that.
 func (inf *Informer) agreeOnResync(l *listener) {
-	if l.requested > 0 && l.requested < minimumResyncPeriod {
+	if l.resyncs.requested > 0 && l.resyncs.requested < minimumResyncPeriod {
 		l.log.Info("Warning: the handler's resync period is too short, it becomes the shortest that there is", "source", inf.store.Source().String(),
-			"resyncPeriod", l.requested, "shortest", minimumResyncPeriod)
-		l.requested = minimumResyncPeriod
+			"resyncPeriod", l.resyncs.requested, "shortest", minimumResyncPeriod)
+		l.resyncs.requested = minimumResyncPeriod
 	}
-	if l.requested > 0 && l.requested < inf.resyncCheck {
+	if l.resyncs.requested > 0 && l.resyncs.requested < inf.resyncCheck {
 		if inf.started {
 			l.log.Info("Warning: the handler's resync period is shorter than the informer's, which has started, it becomes the informer's", "source", inf.store.Source().String(),
-				"resyncPeriod", l.requested, "informer", inf.resyncCheck)
-			l.requested = inf.resyncCheck
+				"resyncPeriod", l.resyncs.requested, "informer", inf.resyncCheck)
+			l.resyncs.requested = inf.resyncCheck
 		} else {
-			inf.resyncCheck = l.requested
+			inf.resyncCheck = l.resyncs.requested
 		}
 	}
-	if l.period = inf.period(l.requested); l.requested != 0 && l.period == 0 {
-		l.log.Info("Warning: the handler is not told everything again, since the informer has no resync period", "source", inf.store.Source().String(), "resyncPeriod", l.requested)
+	if l.resyncs.period = inf.period(l.resyncs.requested); l.resyncs.requested != 0 && l.resyncs.period == 0 {
+		l.log.Info("Warning: the handler is not told everything again, since the informer has no resync period", "source", inf.store.Source().String(), "resyncPeriod", l.resyncs.requested)
 	}
 	for other := range inf.listeners {
 		other.mu.Lock()
-		other.period = inf.period(other.requested)
+		other.resyncs.period = inf.period(other.resyncs.requested)
 		other.mu.Unlock()
 	}
 }
@@ -101,9 +101,9 @@ func (inf *Informer) shouldResync() bool {
 	due := false
 	for l := range inf.listeners {
 		l.mu.Lock()
-		if l.period > 0 && !now.Before(l.nextResync) {
-			l.nextResync = now.Add(l.period)
-			l.resyncWanted = true
+		if l.resyncs.period > 0 && !now.Before(l.resyncs.next) {
+			l.resyncs.next = now.Add(l.resyncs.period)
+			l.resyncs.wanted = true
 			due = true
 		}
 		l.mu.Unlock()
@@ -116,8 +116,8 @@ func (inf *Informer) resync() {
 	inf.mu.Lock()
 	for l := range inf.listeners {
 		l.mu.Lock()
-		l.resyncDue = l.resyncDue || l.resyncWanted
-		l.resyncWanted = false
+		l.resyncs.due = l.resyncs.due || l.resyncs.wanted
+		l.resyncs.wanted = false
 		l.mu.Unlock()
 	}
 	inf.mu.Unlock()

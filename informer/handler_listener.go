@@ -48,13 +48,18 @@ type listener struct {
 	resync walk           // due when active
 	ahead  sync.WaitGroup // of the pages that are read ahead
 
-	mu           sync.Mutex
-	replayDue    bool
-	resyncWanted bool // a resync is due, and the queue has been asked for it
-	resyncDue    bool // the queue has reached it
-	period       time.Duration
-	requested    time.Duration
-	nextResync   time.Time
+	mu        sync.Mutex
+	replayDue bool
+	resyncs   resyncs
+}
+
+// resyncs says when a handler is told everything again.
+type resyncs struct {
+	wanted    bool          // one is due, and the queue has been asked for it
+	due       bool          // the queue has reached it
+	requested time.Duration // the handler's own period
+	period    time.Duration // the one that the informer can keep, 0 for none
+	next      time.Time
 }
 
 // walk is a pass over all objects in the file's order, page by page.
@@ -171,8 +176,8 @@ func (l *listener) replaying() bool {
 func (l *listener) resyncing() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.resyncDue {
-		l.resyncDue = false
+	if l.resyncs.due {
+		l.resyncs.due = false
 		l.resync = walk{active: true}
 	}
 	return l.resync.active

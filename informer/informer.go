@@ -21,7 +21,7 @@ import (
 )
 
 // Informer is a cache.SharedIndexInformer over the file, with methods beyond that
-// interface.
+// interface. It is one type because users hold it as one.
 //
 // About half of its methods are those of client-go's interface. handler_listener.go tells
 // plain handlers, and internal/durable tells durable ones.

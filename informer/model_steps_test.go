@@ -201,7 +201,7 @@ func (m *model) resync() {
 	m.inf.mu.Lock()
 	for l := range m.inf.listeners {
 		l.mu.Lock()
-		l.resyncWanted = true
+		l.resyncs.wanted = true
 		l.mu.Unlock()
 	}
 	q := m.inf.queue

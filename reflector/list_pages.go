@@ -28,7 +28,8 @@ const (
 	pagePatience = 10 * time.Minute
 )
 
-// lister reads all pages of one list into one relist.
+// lister reads all pages of one list into one relist. It is one type because each page
+// decides how the next one is asked for.
 type lister struct {
 	s      *ListerWatcher
 	ctx    context.Context // of the caller; the one of pages also notes which server answers

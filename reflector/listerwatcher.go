@@ -20,6 +20,9 @@ import (
 
 // ListerWatcher is a cache.ListerWatcher for one Reflector, which must feed the same
 // queue. Lists return no objects: the objects are in the file when a list returns.
+//
+// It is one type because a question, a list and a watch follow one another and decide by
+// what the others have found: the link, the cluster and the proof are types of their own.
 type ListerWatcher struct {
 	o       Options
 	queue   *fifo.Queue

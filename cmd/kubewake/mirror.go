@@ -26,7 +26,8 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// mirror keeps types in a file until it is interrupted.
+// mirror keeps types in a file until it is interrupted. It is one type because it has the
+// command's flags, of which each is a field.
 type mirror struct {
 	streams  genericiooptions.IOStreams
 	flags    *genericclioptions.ConfigFlags

@@ -107,7 +107,8 @@ type Options struct {
 }
 
 // Server is the simulated API server. All methods are safe for concurrent use.
-// Methods that change objects work whether it listens or not.
+// Methods that change objects work whether it listens or not. It is one type because
+// objects, watches and faults share its clock of versions and its lock.
 type Server struct {
 	// OnRequest, if set before the first request, sees each request before it
 	// is answered. It may block.

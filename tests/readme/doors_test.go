@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,6 +70,93 @@ func TestOptionsHaveReasons(t *testing.T) {
 		t.Errorf("there are %d options", n)
 	}
 	t.Log(n, "options")
+}
+
+// TestLargeTypesHaveReasons: a type with more than 30 methods or 20 fields says why it is
+// one type. Options are: each is a choice of its own.
+func TestLargeTypesHaveReasons(t *testing.T) {
+	type size struct {
+		methods, fields int
+		doc             string
+	}
+	all := map[string]*size{}
+	of := func(dir, name string) *size {
+		name = dir + "." + name
+		if all[name] == nil {
+			all[name] = &size{}
+		}
+		return all[name]
+	}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "testdata"):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir := filepath.Dir(path)
+		for _, decl := range f.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				if decl.Recv != nil {
+					of(dir, receiver(decl.Recv.List[0].Type)).methods++
+				}
+			case *ast.GenDecl:
+				for _, spec := range decl.Specs {
+					s, ok := spec.(*ast.TypeSpec)
+					if !ok {
+						continue
+					}
+					is := of(dir, s.Name.Name)
+					is.doc = decl.Doc.Text() + s.Doc.Text()
+					if st, ok := s.Type.(*ast.StructType); ok {
+						is.fields = st.Fields.NumFields()
+					}
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := 0
+	for name, is := range all {
+		if is.methods <= 30 && is.fields <= 20 || strings.HasSuffix(name, "Options") {
+			continue
+		}
+		large++
+		if !strings.Contains(strings.ReplaceAll(is.doc, "\n", " "), "one type because") && !strings.Contains(is.doc, "many fields because") {
+			t.Errorf("%s has %d methods and %d fields, and does not say why it is one type", name, is.methods, is.fields)
+		}
+	}
+	if large == 0 {
+		t.Error("no large types were found")
+	}
+}
+
+// receiver is the name of a method's type.
+func receiver(e ast.Expr) string {
+	for {
+		switch is := e.(type) {
+		case *ast.StarExpr:
+			e = is.X
+		case *ast.IndexExpr:
+			e = is.X
+		case *ast.IndexListExpr:
+			e = is.X
+		case *ast.Ident:
+			return is.Name
+		default:
+			return ""
+		}
+	}
 }
 
 // TestFactoryIsOfNoProject: the package that wakes generated factories does not link the
