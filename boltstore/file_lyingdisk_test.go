@@ -134,8 +134,8 @@ func (d *lyingDisk) lose(rnd *rand.Rand) []byte {
 			copy(now[at:], older(at))
 		}
 	}
-	if rnd.IntN(4) == 0 { // the file's length, too
-		now = now[:min(len(now), len(d.files[since]))]
+	if rnd.IntN(4) == 0 { // the file's length, too, where it has grown
+		now = now[:min(len(now), len(d.files[rnd.IntN(last+1)]))]
 	}
 	return now
 }

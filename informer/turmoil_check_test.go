@@ -96,7 +96,7 @@ func (l blife) told(typ cache.DeltaType, obj any) error {
 		}
 	}
 	o := obj.(*corev1.ConfigMap)
-	b.say("%s %s %s %s %v %v", typ, keyOf(o), o.UID, o.ResourceVersion, unknown, o.Data)
+	b.say("%s %v %s own %q", typ, unknown, identity(o), o.Data["own"])
 	switch own := strings.HasPrefix(string(o.UID), "own") || o.Data["own"] != ""; {
 	case own && b.m.lossy.Load(): // what it lies over may be lost
 	case own:

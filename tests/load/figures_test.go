@@ -22,7 +22,7 @@ type figures struct {
 	failing    int
 	reads      map[string][]time.Duration
 	objects    uint64
-	last       *status
+	last       *status // that was asked for
 }
 
 func (f *figures) add(s *status) {
@@ -38,7 +38,9 @@ func (f *figures) add(s *status) {
 		f.reads[what] = append(f.reads[what], took...)
 	}
 	f.objects = max(f.objects, s.Objects)
-	f.last = s
+	if s.Live > 0 { // it was asked for; the program also reports by itself
+		f.last = s
+	}
 }
 
 // The bounds. The table "Memory" in docs/design/commit.md lists the memory that the

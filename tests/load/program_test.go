@@ -38,9 +38,12 @@ type program struct {
 	figures *figures
 }
 
-// start begins a life.
+// start begins a life, unless there is one.
 func (p *program) start() {
 	p.t.Helper()
+	if p.cmd != nil {
+		return
+	}
 	p.spec.Life++
 	text, err := json.Marshal(p.spec)
 	if err != nil {

@@ -36,6 +36,7 @@ const (
 	envDurability = "WAKE_CHILD_DURABILITY"
 	envKeyset     = "WAKE_CHILD_KEYSET"
 	envChurn      = "WAKE_CHILD_CHURN"
+	envBoot       = "WAKE_CHILD_BOOT"
 )
 
 func TestMain(m *testing.M) {

@@ -28,7 +28,7 @@ func childOptions() boltstore.Options {
 	}
 	o.Window, o.FlushInterval = time.Nanosecond, 50*time.Millisecond
 	o.JournalBytes = 4 << 20 // so that the disk has room for the file twice, after any number of rounds
-	tuning.SetFile(&o, tuning.File{MaxCommitBytes: 16 << 10})
+	tuning.SetFile(&o, tuning.File{MaxCommitBytes: 16 << 10, Boot: os.Getenv(envBoot)})
 	if path := os.Getenv(envKeyset); path != "" {
 		o.Keyset = seal.File(path)
 	}

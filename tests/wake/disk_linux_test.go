@@ -21,12 +21,12 @@ type powerDisk struct {
 	was     []byte // its content some time ago, see remember
 }
 
-func newPowerDisk(t *testing.T) *powerDisk {
+func newPowerDisk(t *testing.T, size int64) *powerDisk {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount the file system whose power is cut")
 	}
-	for _, tool := range []string{"mkfs.ext4", "e2fsck", "mount", "umount"} {
+	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skip("needs a program to make the file system whose power is cut: ", err)
 		}
@@ -38,7 +38,7 @@ func newPowerDisk(t *testing.T) *powerDisk {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Truncate(128 << 20); err != nil {
+	if err := f.Truncate(size); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(d.dir, 0o700); err != nil {
@@ -99,17 +99,18 @@ func (d *powerDisk) unmount() {
 // empty.
 func (d *powerDisk) repair() {
 	d.t.Helper()
-	const repaired = 3 // any of these bits, and no other
+	const repaired, beyond = 3, 4 // bits of the exit code
 	out, err := exec.Command("e2fsck", "-f", "-y", d.image).CombinedOutput()
 	var code *exec.ExitError
-	if err == nil || errors.As(err, &code) && code.ExitCode()&^repaired == 0 {
-		if _, err = d.mount(); err == nil {
-			return
+	switch {
+	case err == nil:
+	case !errors.As(err, &code) || code.ExitCode()&^(repaired|beyond) != 0:
+		d.t.Fatalf("e2fsck: %v\n%s", err, out)
+	case code.ExitCode()&beyond != 0:
+		d.t.Logf("the file system is beyond repair:\n%s", out)
+		if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", d.image).CombinedOutput(); err != nil {
+			d.t.Fatalf("mkfs.ext4: %v\n%s", err, out)
 		}
-	}
-	d.t.Logf("the file system is beyond repair: %v\n%s", err, out)
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", d.image).CombinedOutput(); err != nil {
-		d.t.Fatalf("mkfs.ext4: %v\n%s", err, out)
 	}
 	if out, err := d.mount(); err != nil {
 		d.t.Fatalf("%v\n%s", err, out)

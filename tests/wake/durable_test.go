@@ -241,7 +241,7 @@ func version64(t *testing.T, rv string) uint64 {
 }
 
 // toldWithoutGap: each object has an unbroken line of versions, from its add to the
-// server's version, or to its delete.
+// server's version, or to its delete. No handler starts over.
 func (w *writer) toldWithoutGap(path string) func(resource string, cached []any) {
 	last := map[string]map[string]line{}
 	versions, deleted := map[string]bool{}, map[string]bool{}
@@ -249,6 +249,8 @@ func (w *writer) toldWithoutGap(path string) func(resource string, cached []any)
 	for i, l := range w.lines(path) {
 		f := strings.Fields(l)
 		switch {
+		case len(f) == 2 && f[0] == resetLine:
+			w.t.Fatalf("line %d: the handler of %s starts over", i+1, f[1])
 		case len(f) == 4 && f[0] == "FROM":
 			if !versions[f[2]+" "+f[3]] {
 				w.t.Fatalf("line %d: %s %s is updated from %s, which was not told", i+1, f[1], f[2], f[3])

@@ -38,7 +38,7 @@ func TestPowerFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := newPowerProgram(t, fullSyncs)
+	p := newPowerProgram(t, fullSyncs, 128<<20)
 	srv, w := p.srv, p.w
 	p.start()
 	p.until(w.mark()) // the first sync
@@ -113,7 +113,7 @@ func TestPowerFailure(t *testing.T) {
 // TestPowerFailureControl: without syncs something is lost, or TestPowerFailure
 // could not fail.
 func TestPowerFailureControl(t *testing.T) {
-	p := newPowerProgram(t, noSyncs)
+	p := newPowerProgram(t, noSyncs, 128<<20)
 	for i := range 5 {
 		size := p.size()
 		p.w.resume()
@@ -140,12 +140,13 @@ type powerProgram struct {
 	w     *writer
 	rnd   *rand.Rand
 	churn string
+	boot  string // names the machine's boot, "" for the true one
 	keys  string // the keyset's file
 	o     boltstore.Options
 }
 
-func newPowerProgram(t *testing.T, durability string) *powerProgram {
-	disk := newPowerDisk(t)
+func newPowerProgram(t *testing.T, durability string, size int64) *powerProgram {
+	disk := newPowerDisk(t, size)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	srv := newSimulator(t)
@@ -163,7 +164,7 @@ func newPowerProgram(t *testing.T, durability string) *powerProgram {
 	}
 	what := killed{indexers: library.indexers, cmd: func(db, kubeconfig string) *exec.Cmd {
 		cmd := library.cmd(db, kubeconfig)
-		cmd.Env = append(cmd.Env, envHandler+"="+durableHandlers, envDurability+"="+durability, envKeyset+"="+keys, envChurn+"="+pp.churn)
+		cmd.Env = append(cmd.Env, envHandler+"="+durableHandlers, envDurability+"="+durability, envKeyset+"="+keys, envChurn+"="+pp.churn, envBoot+"="+pp.boot)
 		return cmd
 	}}
 	pp.program = &program{t: t, what: what, db: filepath.Join(disk.dir, "wake.db"), kubeconfig: srv.Kubeconfig(t), told: filepath.Join(t.TempDir(), "told")}
