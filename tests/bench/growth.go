@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubewake/kubewake/reflector"
 	"github.com/kubewake/kubewake/tests/bench/measured"
@@ -115,7 +116,7 @@ func (b *bench) build(ctx context.Context) error {
 // grown creates pods until there are n, and measures all programs in turn, the limits,
 // and restarts of the API server.
 func (b *bench) grown(ctx context.Context, n int) (s measured.Size, err error) {
-	s = measured.Size{Pods: n, Lives: map[kind][]measured.Lives{}, Reads: map[kind][]measured.Reads{}, Repair: map[kind][]measured.Repair{}}
+	s = measured.Size{Pods: n, Date: time.Now().Format(time.DateOnly), Lives: map[kind][]measured.Lives{}, Reads: map[kind][]measured.Reads{}, Repair: map[kind][]measured.Repair{}}
 	if s.MeanJSON, err = b.pods.grow(ctx, n); err != nil {
 		return s, err
 	}

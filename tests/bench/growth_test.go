@@ -43,10 +43,14 @@ func TestGrowthText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all.Add(grownRun("a", 3, 1_000, 10_000))
+	today := grownRun("a", 3, 1_000, 10_000)
+	today.Sizes[1].Date = "2026-11-27"
+	all.Add(today)
 	text := growthText(all)
 	for _, want := range []string{
 		"Machine: a.\n1,000 pods of 7,800 bytes of JSON: 1 round; load average over one and five minutes 1.0 2.0 before, 3.0 4.0 after.\n",
+		"10,000 pods of 7,800 bytes of JSON: 1 round, on 2026-11-27; load",
+		"- **missed**: a first sync of 1,000 pods no slower than with client-go: 6.00 s to 3.00 s, ratio 2.00\n",
 		"| | program | 1,000 | 10,000 | 100,000 |\n|---|---|---:|---:|---:|\n",
 		"| HasSynced | kubewake | 6.00 s | 6.00 s | 18.00 s |\n",
 		"| HasSynced | client-go | 3.00 s | 3.00 s | 9.00 s |\n",

@@ -47,9 +47,13 @@ func growthText(g *measured.Growth) string {
 		if len(s.Limits) == 1 {
 			rounds = "%d round"
 		}
+		if s.Date != "" {
+			rounds += ", on " + s.Date
+		}
 		fmt.Fprintf(&b, "%s pods of %s bytes of JSON: "+rounds+"; load average over one and five minutes %s before, %s after.\n",
 			thousands(s.Pods), thousands(s.MeanJSON), len(s.Limits), s.Load[0], s.Load[1])
 	}
+	growthMarks(&b, g)
 	grownTable(&b, g, "First sync into nothing", peers, firstFigures, measured.Lives.Start)
 	grownTable(&b, g, "Restart, by number of pods", restarted, restartFigures, func(l measured.Lives) report { return l.Restart })
 	limitsTable(&b, g)
@@ -58,6 +62,32 @@ func growthText(g *measured.Growth) string {
 		repairTable(&b, s)
 	}
 	return b.String()
+}
+
+// growthMarks says which marks of a first sync are met.
+func growthMarks(b *strings.Builder, g *measured.Growth) {
+	b.WriteString("\n### Marks of growth\n\n")
+	for _, s := range g.Sizes {
+		for _, peer := range []kind{stock, measured.Listed} {
+			m := besides(s, peer, synced)
+			verdict(b, m.ratio <= 1, "a first sync of %s pods no slower than with %s: %s to %s, ratio %s",
+				thousands(s.Pods), peer, duration(m.kubewake), duration(m.stock), ratio(m.ratio))
+		}
+		m := besides(s, stock, peakAnon)
+		verdict(b, m.ratio <= 0.25, "its peak of anonymous memory at most a quarter of client-go's: %s to %s, ratio %s",
+			size(m.kubewake), size(m.stock), ratio(m.ratio))
+	}
+}
+
+// besides has the medians of a figure of first syncs, kubewake's and a peer's, and the
+// median of the rounds' ratios.
+func besides(s measured.Size, peer kind, figure func(report) float64) both {
+	type round struct{ kubewake, peer report }
+	var rounds []round
+	for i, l := range s.Lives[kubewake] {
+		rounds = append(rounds, round{l.Start(), s.Lives[peer][i].Start()})
+	}
+	return medians(rounds, func(r round) (float64, float64) { return figure(r.kubewake), figure(r.peer) })
 }
 
 // grownHead begins a table with a column for each size.

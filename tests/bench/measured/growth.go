@@ -17,6 +17,7 @@ type Growth struct {
 // Size has the figures for one number of pods, in the order of the rounds.
 type Size struct {
 	Pods, MeanJSON int
+	Date           string `json:",omitempty"` // of the run; earlier ones have none
 	// Load is the load average of the machine, over a minute and over five, before and
 	// after. The measured programs contribute to it.
 	Load   [2]string
