@@ -31,8 +31,8 @@ type Listed struct {
 // ConfirmListed notes that the file was equal to a list. The state is then confirmed as
 // of the time of the question. The resume point stays. Events and bookmarks
 // before the target (see Target) then confirm nothing. Changes from before the list, which
-// the watch still brings, are held back: they go into the file only together with those
-// after it.
+// the watch still brings, are held back while there is room: they go into the file together
+// with those after it.
 //
 // confirmed is false if something is on its way into the file, or has been stored since:
 // the file must be compared again. stands is false if the list has become useless: the

@@ -153,10 +153,11 @@ func (r *Relist) unstored(_ runtime.Object, err error) {
 }
 
 // Commit ends the relist. rv is the version to go on from, newest the newest version of a
-// page, and target the version that the watch must reach. They differ if pages came at
-// several versions: the watch then goes on from the first page's. If rv is not the target, the
-// state is confirmed once the watch has reached the target. Otherwise it is confirmed as
-// of the request for the first page, however long the list has taken. Commit retries
+// page, and target the version that the watch must reach. If pages came at several
+// versions, rv is the first page's. The target is the newest page's, or a later version
+// that the server has stated. The state is confirmed as of the request for the first page,
+// however long the list has taken, if rv is the target or the list is Consistent.
+// Otherwise it is confirmed once the watch has reached the target. Commit retries
 // errors of the disk until ctx ends or the queue closes, unless the relist has to begin
 // again.
 func (r *Relist) Commit(ctx context.Context, rv, newest, target string) error {

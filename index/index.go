@@ -55,7 +55,7 @@ func AppendKey(dst []byte, key string) []byte {
 
 // From is the place at which a walk over the item keys of key and of all greater keys
 // begins. Those that are hashes lie behind [Hashed], in no order of keys. If key is longer
-// than MaxInline, a few smaller keys may come first: From cuts it.
+// than MaxInline, From cuts it, and the cut key may come first.
 func From(key string) []byte { return AppendKey(nil, key[:min(len(key), MaxInline)]) }
 
 func appendHash(dst []byte, s string) []byte {

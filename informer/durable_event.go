@@ -30,7 +30,8 @@ type Event struct {
 	Object any
 	// Seq is the number of the journal entry, or of the last one if several were
 	// collapsed. For an Initial object it is the number of the newest entry when it was
-	// read: the object contains its own changes up to there. Within a key Seq never falls, unless events are told again.
+	// read: the object contains its own changes up to there. Within a key Seq never
+	// falls, unless events are told again.
 	Seq uint64
 	// Time is when the change was committed, or the object stored.
 	Time time.Time

@@ -15,8 +15,8 @@ import (
 //
 // Add, AddAfter and AddRateLimited of an item that is being worked on ask for it again.
 // When that work is Done, the last event of each of its keys stays unacknowledged, so that
-// a restart of the program brings the item back; older ones are acknowledged. A Reset is acknowledged in any case, since nothing
-// else is told before that.
+// a restart of the program brings the item back; older ones are acknowledged. A Reset is
+// acknowledged in any case, since nothing else is told before that.
 //
 // In everything else it is the inner queue, and can be used wherever that can. For
 // example, Options.NewQueue of a controller-runtime controller can return one of

@@ -10,9 +10,9 @@ type Lag struct {
 	// Handler is a durable handler's name. "" is the plain handler that is furthest
 	// behind, if there is any.
 	Handler string
-	// Entries counts the newest entries of the journal that the handler still needs: those
-	// that a plain handler has not returned from, or all from the first one that a durable
-	// handler has neither acknowledged nor parked.
+	// Entries counts the journal's newest entries. For a plain handler they begin behind the
+	// last one from which it has returned. For a durable one they begin behind the mark in
+	// the file, up to which it needs none; later ones may be acknowledged already.
 	Entries uint64
 	// Unacknowledged counts the keys that a durable handler has in memory and has not
 	// acknowledged. Failing counts those among them whose last event it has refused.

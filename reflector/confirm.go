@@ -14,11 +14,12 @@ import (
 type Confirm int
 
 const (
-	// ConfirmAuto is ConfirmList while HasSynced waits for the first time, if that is
-	// cheap, and ConfirmBookmark otherwise. It is cheap in two cases: the list had less
-	// than 60 KB as sent, when its size was last seen; or the link is near and fast, and
-	// the list will come before a bookmark. A list of few objects also asks for the
-	// server's version, which saves a round trip or two.
+	// ConfirmAuto is ConfirmList for a start while HasSynced waits, if that is cheap and
+	// no request has failed before, and ConfirmBookmark otherwise. Over any link it is
+	// cheap if the lists of all clients of a config have less than 60 KB together, as
+	// sent. Over a near and fast link it is cheap if the list will come before a
+	// bookmark. A list of few objects also asks for the server's version, which saves a
+	// round trip or two.
 	//
 	// A caller of WaitForFresh is also answered by a list of few objects, if round trips
 	// are short and no such list was in vain in the last five minutes.

@@ -48,8 +48,8 @@ type State struct {
 	// not say, as with selectors. While no list is under way, they are 0 and nil.
 	Listed    uint64 `json:"listed,omitempty"`
 	Remaining *int64 `json:"remaining,omitempty"`
-	// BytesSaved adds up, over the resumes of this life, the size of all records in the
-	// file, as stored. The server might have compressed them.
+	// BytesSaved adds up, for each resume in this life, the size of the source's records
+	// as stored. The server might have compressed them.
 	BytesSaved uint64 `json:"bytesSaved"`
 	// Failed counts objects that could not be stored. Unstored counts those that
 	// are still not in the file as the server has shown them, in this life or an
