@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"strconv"
 	"sync"
@@ -110,8 +111,10 @@ type child struct {
 
 	seen     [sources]seen
 	inMemory [sources]atomic.Bool
-	readers  sync.RWMutex   // held by each read
-	reading  []atomic.Int64 // when each reader's present read began, in ns; 0: it does not read
+	readers  sync.RWMutex // held by each read
+	// comparing says that the memory is that of doCompare, which is not reported.
+	comparing atomic.Bool
+	reading   []atomic.Int64 // when each reader's present read began, in ns; 0: it does not read
 
 	mu      sync.Mutex // guards what follows
 	out     *json.Encoder
@@ -253,7 +256,12 @@ func (c *child) obey(end func() error) error {
 			s.Live = live()
 			c.say(message{Status: s})
 		case doCompare:
+			// A list of all objects takes memory in proportion, which no other reader asks for.
+			c.comparing.Store(true)
+			c.contents()
 			c.compare()
+			debug.FreeOSMemory()
+			c.comparing.Store(false)
 		case doEnd:
 			err = end()
 		}
@@ -306,7 +314,9 @@ func (c *child) report() {
 	var peak int64
 	said := time.Now()
 	for range time.Tick(50 * time.Millisecond) {
-		peak = max(peak, measured.Resident().Anon)
+		if !c.comparing.Load() {
+			peak = max(peak, measured.Resident().Anon)
+		}
 		if time.Since(said) < time.Second {
 			continue
 		}
