@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -56,6 +57,22 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	os.Exit(m.Run())
+}
+
+// times is how often a test repeats itself: as an environment variable says, or n times, or
+// fewer with -short.
+func times(t *testing.T, name string, n, short int) int {
+	t.Helper()
+	if testing.Short() {
+		n = short
+	}
+	if s := os.Getenv(name); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			t.Fatal(name, err)
+		}
+	}
+	return n
 }
 
 // places are for as many tests at a time. The longest has its place before the others

@@ -130,16 +130,7 @@ func TestKillQueue(t *testing.T) { durableRounds(t, durableQueues, (*writer).rec
 func durableRounds(t *testing.T, handler string, told func(w *writer, path string) func(resource string, cached []any)) {
 	t.Parallel()
 	takePlace(t)
-	n := 20
-	if testing.Short() {
-		n = 5
-	}
-	if s := os.Getenv("WAKE_ROUNDS"); s != "" {
-		var err error
-		if n, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n := times(t, "WAKE_ROUNDS", 20, 5)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))

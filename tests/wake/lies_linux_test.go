@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,18 +26,9 @@ import (
 func TestLyingDevice(t *testing.T) {
 	t.Parallel()
 	takePlace(t)
-	n := 6
-	if testing.Short() {
-		n = 3
-	}
-	if s := os.Getenv("WAKE_LIES"); s != "" {
-		var err error
-		if n, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n := times(t, "WAKE_LIES", 6, 3)
 	if _, err := exec.LookPath("e2fsck"); err != nil {
-		t.Skip("needs a program that repairs a file system: ", err)
+		t.Skip("the file system that has lost blocks cannot be mounted unless e2fsck repairs it, and it is not installed: ", err)
 	}
 	p := newPowerProgram(t, fullSyncs, 64<<20)
 	w := p.w

@@ -28,16 +28,7 @@ import (
 func TestPowerFailure(t *testing.T) {
 	t.Parallel()
 	takePlace(t)
-	n := 8
-	if testing.Short() {
-		n = 4
-	}
-	if s := os.Getenv("WAKE_POWER"); s != "" {
-		var err error
-		if n, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n := times(t, "WAKE_POWER", 8, 4)
 	p := newPowerProgram(t, fullSyncs, 128<<20)
 	srv, w := p.srv, p.w
 	p.start()

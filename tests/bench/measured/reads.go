@@ -98,7 +98,7 @@ func (c *Cache) load() error {
 	if c.Loaded == nil {
 		return nil
 	}
-	for deadline := time.Now().Add(2 * time.Minute); !c.Loaded(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !c.Loaded(); time.Sleep(10 * time.Millisecond) { // nothing signals that they are
 		if time.Now().After(deadline) {
 			return fmt.Errorf("the objects are not in memory")
 		}
