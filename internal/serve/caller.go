@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -155,6 +156,27 @@ func impersonates(h http.Header) bool {
 
 func isImpersonation(name string) bool {
 	return len(name) >= len("Impersonate-") && strings.EqualFold(name[:len("Impersonate-")], "Impersonate-")
+}
+
+// changes is the name of an Impersonate- header with a value that the server may see as another
+// one, "" if there is none.
+func changes(h http.Header) string {
+	for name, values := range h {
+		if isImpersonation(name) && slices.ContainsFunc(values, func(v string) bool { return !fitsHeader(v) }) {
+			return name
+		}
+	}
+	return ""
+}
+
+// keepNamed empties a Connection header of the names of others, which a proxy would remove: the
+// server must get the request that is judged here. An API server looks for Upgrade only.
+func keepNamed(h http.Header) {
+	upgrade := httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade")
+	h.Del("Connection")
+	if upgrade {
+		h.Set("Connection", "Upgrade")
+	}
 }
 
 // impersonating sends requests as the caller, with the rights of rt to do so. To a service

@@ -23,6 +23,7 @@ type File interface {
 // enter lets a caller in, or returns a refusal.
 func (s *Server) enter(g gate) func(http.ResponseWriter, *http.Request) *apierrors.StatusError {
 	return func(w http.ResponseWriter, r *http.Request) *apierrors.StatusError {
+		keepNamed(r.Header)
 		takeToken(r)
 		if isLong(r) {
 			ctx, end := context.WithCancel(r.Context())
@@ -61,6 +62,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.ContainsFunc(r.Header.Get("Upgrade"), func(c rune) bool { return c < ' ' || c > '~' }):
 		kubeapi.WriteStatus(w, apierrors.NewBadRequest("no protocol has such a name (Upgrade header)"))
+	case changes(r.Header) != "":
+		kubeapi.WriteStatus(w, apierrors.NewBadRequest(changes(r.Header)+" begins or ends with a space, which would be lost on the way to the server"))
 	case asSomebody && !c.same && c.token == "":
 		refuse(w, "a caller with a client certificate is impersonated, and cannot impersonate somebody else (Impersonate- headers)")
 	case asSomebody && s.link == nil:
