@@ -6,8 +6,10 @@ import (
 	"reflect"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
@@ -90,6 +92,17 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 // IsWatchListSemanticsUnSupported keeps the Reflector from streaming lists, which would
 // fill the memory.
 func (s *ListerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
+
+// refuseStream refuses a streamed list, as a server does that has none: client-go's
+// Reflector then lists. It asks for one where a program has wrapped the ListerWatcher, which
+// hides IsWatchListSemanticsUnSupported.
+func refuseStream(o metav1.ListOptions) error {
+	if o.SendInitialEvents == nil {
+		return nil
+	}
+	return apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("WatchOptions").GroupKind(), "", field.ErrorList{
+		field.Forbidden(field.NewPath("sendInitialEvents"), "lists are not streamed from the file: list, then watch")})
+}
 
 // List implements cache.Lister.
 func (s *ListerWatcher) List(o metav1.ListOptions) (runtime.Object, error) {

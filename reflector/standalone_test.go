@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
@@ -29,6 +31,8 @@ type stock struct {
 	t    *testing.T
 	sim  *kubesim.Server
 	path string
+
+	wrapped bool // the informer sees List and Watch of lw, and no other method
 
 	db  *boltstore.DB
 	lw  *Standalone
@@ -52,7 +56,11 @@ func (s *stock) start(o Options) {
 	if s.lw, err = NewStandalone(s.db, lw, &corev1.ConfigMap{}, o); err != nil {
 		s.t.Fatal(err)
 	}
-	s.inf = cache.NewSharedIndexInformer(s.lw, &corev1.ConfigMap{}, 0, cache.Indexers{})
+	var seen cache.ListerWatcher = s.lw
+	if s.wrapped {
+		seen = struct{ cache.ListerWatcher }{s.lw}
+	}
+	s.inf = cache.NewSharedIndexInformer(seen, &corev1.ConfigMap{}, 0, cache.Indexers{})
 	// They may do so: the objects are theirs.
 	_ = s.inf.SetTransform(func(o any) (any, error) { o.(*corev1.ConfigMap).ManagedFields = nil; return o, nil })
 	note := func(what string, obj any) {
@@ -195,6 +203,48 @@ func TestStockInformer(t *testing.T) {
 		}
 		if d := s.differs(); d != "" {
 			t.Error(d)
+		}
+	})
+}
+
+// TestWrappedStandalone: a program that wraps the ListerWatcher, as for metrics, hides that
+// lists are not streamed. client-go then asks for a stream, is refused, and lists.
+func TestWrappedStandalone(t *testing.T) {
+	standaloneBubble(t, 3, func(s *stock) {
+		s.end()
+		s.take()
+		s.wrapped = true
+		s.start(Options{})
+		after(time.Second)
+		if told := s.take(); told != "+cm0 +cm1 +cm2" || !s.inf.HasSynced() {
+			t.Errorf("woken: %q, synced %v", told, s.inf.HasSynced())
+		}
+		s.write('-', "cm2", "")
+		after(2 * time.Minute)
+		if told := s.take(); told != "-cm2" {
+			t.Errorf("watched: %q", told)
+		}
+		if err := s.sim.Restart(kubesim.RestartOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.write('~', "cm1", "new")
+		after(2 * time.Minute)
+		if told := s.take(); told != "~cm1" {
+			t.Errorf("repaired: %q", told)
+		}
+		if d := s.differs(); d != "" {
+			t.Error(d)
+		}
+		s.sim.ResetRequests()
+		var status apierrors.APIStatus
+		for name, lw := range map[string]cache.ListerWatcherWithContext{"Standalone": s.lw, "ListerWatcher": s.lw.source} {
+			_, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{SendInitialEvents: new(true)})
+			if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
+				t.Errorf("%s: a streamed list is answered with %v", name, err)
+			}
+		}
+		if n := len(s.sim.Requests()); n > 0 {
+			t.Errorf("%d requests for lists that are refused", n)
 		}
 	})
 }

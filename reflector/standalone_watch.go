@@ -20,6 +20,9 @@ import (
 // WatchWithContext goes on after the change that was last listed or handed out,
 // whatever the caller's version.
 func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if err := refuseStream(o); err != nil {
+		return nil, err
+	}
 	if err := s.endWatch(ctx); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,9 @@ import (
 // its version. It relists if the version has expired, if the server has gone back, or for
 // another reason of reasonToRelist.
 func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if err := refuseStream(o); err != nil {
+		return nil, err
+	}
 	if !s.calls.begin() {
 		return nil, errEnded
 	}
