@@ -91,6 +91,8 @@ func listen(db string) (*socket, error) {
 			return nil, err
 		}
 	}
+	// Another program that finds the same leftover does not have the file open, so it does not
+	// remove this socket. No lock is needed, and anybody may hold the folder's.
 	return listenAt(path)
 }
 
@@ -104,14 +106,14 @@ func Listen(path string) (net.Listener, error) {
 	if len(path) > longest {
 		return nil, fmt.Errorf("%s is too long for a socket's path", path)
 	}
-	return listenAt(path)
-}
-
-func listenAt(path string) (*socket, error) {
 	// Another program that finds the same leftover would remove this socket for it.
 	if release, err := osfile.WaitLock(filepath.Dir(path), 2*askedFor, false); err == nil {
 		defer release()
 	} // otherwise the file system has no locks, or somebody else locks the folder
+	return listenAt(path)
+}
+
+func listenAt(path string) (*socket, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}

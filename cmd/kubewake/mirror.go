@@ -11,10 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -229,16 +226,8 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 	for _, aside := range db.AsidePaths() {
 		m.logf("%s could not be used and was renamed to %s; a new file is filled from the server", m.db.path, aside)
 	}
-	closeSocket := func() {}
-	closeAPI, err := m.api(ctx, db, cfg)
-	if err != nil {
-		return false, errors.Join(err, db.Close())
-	}
 	living, end := context.WithCancel(ctx)
 	defer end()
-	if free == nil {
-		closeSocket = m.socket(db)
-	}
 	var moved <-chan struct{}
 	if m.reopen {
 		moved = db.Moved()
@@ -254,9 +243,7 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 			}
 		}()
 	}
-	err = m.live(living, db, cfg)
-	closeAPI()
-	closeSocket()
+	err = m.live(living, db, cfg, free != nil)
 	if errors.Is(err, context.Canceled) || errors.Is(err, errOtherVersion) {
 		again, err = ctx.Err() == nil, nil
 	}
@@ -264,16 +251,13 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 	return again && err == nil, err
 }
 
-// live runs an informer for each type. The first one that cannot go on ends all.
-func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config) error {
+// live runs an informer for each type. The first one that cannot go on ends all. temporary
+// says that the file is not the one at the path.
+func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, temporary bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	k := &keeper{mirror: m, ctx: ctx, end: cancel, db: db, cfg: cfg, running: map[kept]*running{}}
+	k.offer = sync.OnceFunc(func() { k.wg.Go(func() { k.serves(temporary) }) })
 	defer k.close()
-	if m.http != "" {
-		if err := m.stats.serve(ctx, m.http, &k.wg); err != nil {
-			return err
-		}
-	}
 	var err error
 	if k.cluster, err = clusterOf(ctx, cfg); err != nil {
 		return err
@@ -290,62 +274,6 @@ func clusterOf(ctx context.Context, cfg *rest.Config) (string, error) {
 	}
 	src, _, err := reflector.Identify(ctx, lw, example)
 	return src.Cluster, err
-}
-
-// resolve finds out which resource an argument means; it is one of those wanted. It asks
-// the file first, so that no server is needed. If the file does not say everything, it
-// asks the server, however long that takes.
-func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg string, w wanted) (resource, error) {
-	if r, ok := m.moved.Load(arg); ok {
-		return r.(resource), nil
-	}
-	states, err := db.States()
-	if err != nil {
-		return resource{}, err
-	}
-	sources, err := inFile(inCluster(states, cluster), arg)
-	if err != nil {
-		return resource{}, err
-	}
-	sources, certain := notNamed(sources, arg, w.types)
-	stored, ok := known(sources)
-	ok = ok && !elsewhere(arg, stored.gvr.GroupResource()) && (w.all || stored.Scope != "")
-	if ok && certain {
-		return stored, nil
-	}
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
-	for said := ""; ; {
-		r, err := during(ctx, func() (resource, error) {
-			mapper, err := m.flags.ToRESTMapper()
-			if err != nil {
-				return resource{}, err
-			}
-			return fromServer(mapper, arg)
-		})
-		switch {
-		case ctx.Err() != nil:
-			return resource{}, ctx.Err()
-		case err == nil:
-			return m.named(ctx, r)
-		case ok:
-			return stored, nil
-		case meta.IsNoMatchError(err):
-			return resource{}, unknownType(arg, "the server")
-		case meta.IsAmbiguousError(err):
-			return resource{}, fmt.Errorf("%q means several types; add the group: %w", arg, err)
-		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-			return resource{}, fmt.Errorf("the server does not let you ask for its types: %w", err)
-		}
-		if msg := oneLine(err); msg != said {
-			m.logf("%s: the server cannot be asked about this type; trying again: %s", arg, msg)
-			said = msg
-		}
-		select {
-		case <-ctx.Done():
-			return resource{}, ctx.Err()
-		case <-time.After(backoff.Step()):
-		}
-	}
 }
 
 func (m *mirror) informer(db *boltstore.DB, cfg *rest.Config, r resource, at kept) (*source, error) {

@@ -103,6 +103,7 @@ type keeper struct {
 	db      *boltstore.DB
 	cfg     *rest.Config
 	cluster string
+	offer   func() // begins to serve others; it is called once no read of the file waits for it
 	running map[kept]*running
 	wg      sync.WaitGroup
 }
@@ -181,20 +182,9 @@ func (k *keeper) tryToKeep(w wanted, first bool) (interrupted bool, err error) {
 // all types it changes nothing. If a source cannot be started, those that ran before run
 // again. first says that nothing is kept yet.
 func (k *keeper) settle(ctx context.Context, w wanted, first bool) error {
-	known := map[kept]named{}
-	var order []kept
-	for _, arg := range w.types {
-		r, err := k.resolve(ctx, k.db, k.cluster, arg, w)
-		if err != nil {
-			return err
-		}
-		at := kept{gvr: r.gvr, selector: w.selector}
-		if r.Scope == boltstore.ScopeNamespaced {
-			at.namespace = w.namespace
-		}
-		if _, twice := known[at]; !twice { // pods and po are one type
-			known[at], order = named{r, arg}, append(order, at)
-		}
+	known, order, err := k.types(ctx, w)
+	if err != nil {
+		return err
 	}
 	before := maps.Clone(k.running)
 	for at, run := range before {
@@ -212,6 +202,7 @@ func (k *keeper) settle(ctx context.Context, w wanted, first bool) error {
 		}
 	}
 	k.stats.known.Store(true)
+	k.offer()
 	k.wg.Go(func() { k.progress(k.ctx) })
 	if first && k.report {
 		k.wg.Go(func() { k.printReport(k.ctx) })

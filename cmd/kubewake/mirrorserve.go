@@ -10,6 +10,28 @@ import (
 	"github.com/kubewake/kubewake/internal/serve"
 )
 
+// serves serves what others use: HTTP, the file's socket and its API, until the life ends.
+// The mirror works without the socket, but not without what the flags ask for. temporary
+// says that the file is not the one at the path.
+func (k *keeper) serves(temporary bool) {
+	if k.http != "" {
+		if err := k.stats.serve(k.ctx, k.http, &k.wg); err != nil {
+			k.end(err)
+			return
+		}
+	}
+	if !temporary {
+		defer k.socket(k.db)()
+	}
+	closeAPI, err := k.api(k.ctx, k.db, k.cfg)
+	if err != nil {
+		k.end(err)
+		return
+	}
+	defer closeAPI()
+	<-k.ctx.Done()
+}
+
 // socket serves the file's socket until end is called. The mirror works without the
 // socket, too.
 func (m *mirror) socket(db *boltstore.DB) (end func()) {

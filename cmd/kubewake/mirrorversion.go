@@ -160,14 +160,10 @@ func (m *mirror) describeAgain(ctx context.Context, cfg *rest.Config, src *sourc
 
 // named returns a type with its names. If the server does not say them, the type is
 // known by its resource and kind only. A type that the server never lists is an error.
-func (m *mirror) named(ctx context.Context, r resource) (resource, error) {
+func (s *served) named(ctx context.Context, r resource) (resource, error) {
 	r.Kind, r.Names = r.gvk.Kind, namesIn(metav1.APIResource{Kind: r.gvk.Kind})
-	client, err := m.flags.ToDiscoveryClient()
-	if err != nil {
-		return r, nil
-	}
 	list, err := during(ctx, func() (*metav1.APIResourceList, error) {
-		return client.ServerResourcesForGroupVersion(r.gvr.GroupVersion().String())
+		return s.client.ServerResourcesForGroupVersion(r.gvr.GroupVersion().String())
 	})
 	if err != nil {
 		return r, ctx.Err()
@@ -179,7 +175,7 @@ func (m *mirror) named(ctx context.Context, r resource) (resource, error) {
 		if len(a.Verbs) > 0 && !slices.Contains(a.Verbs, "list") {
 			return r, fmt.Errorf("%s cannot be mirrored: the server does not list them, it only lets clients %s them", r.gvr.GroupResource(), strings.Join(a.Verbs, ", "))
 		}
-		describe(ctx, client.RESTClient(), &r, a)
+		describe(ctx, s.client.RESTClient(), &r, a)
 	}
 	return r, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -143,7 +144,8 @@ func mirror(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// TestDemo runs the same as make demo, with fewer pods.
+// TestDemo runs the same as make demo. The woken program reads and syncs sooner than
+// client-go does.
 func TestDemo(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
@@ -152,7 +154,7 @@ func TestDemo(t *testing.T) {
 	if !strings.Contains(block(t, "make demo"), "make demo") || !strings.Contains(string(b), "go run -C cmd/kubewake . demo") {
 		t.Fatal("make demo is not what this test runs")
 	}
-	out, err := exec.Command(build(t, cmdDir, ".", "kubewake"), "demo", "--objects", "1000").CombinedOutput()
+	out, err := exec.Command(build(t, cmdDir, ".", "kubewake"), "demo").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -161,6 +163,17 @@ func TestDemo(t *testing.T) {
 		// The figures differ, the words do not.
 		if words := strings.TrimSpace(regexp.MustCompile(`(  |[0-9]).*`).ReplaceAllString(l, "")); !strings.Contains(shown, words) {
 			t.Errorf("the README does not show %q of\n%s", words, out)
+		}
+	}
+	for _, row := range []string{"to first read", "to synced, confirmed"} {
+		ms := regexp.MustCompile(row + ` +(\d+) ms +(\d+) ms`).FindSubmatch(out)
+		if ms == nil {
+			t.Fatalf("no figures %q in\n%s", row, out)
+		}
+		kubewake, _ := strconv.Atoi(string(ms[1])) // digits
+		stock, _ := strconv.Atoi(string(ms[2]))
+		if kubewake >= stock {
+			t.Errorf("%s: %d ms, client-go %d ms", row, kubewake, stock)
 		}
 	}
 }
