@@ -9,6 +9,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
@@ -17,7 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/live"
@@ -38,9 +42,9 @@ type export struct {
 	root    *os.Root     // of folder, if there is one
 	in      string       // the folder below it that is locked
 	release func()       // the lock
-	printer printers.YAMLPrinter
 	written int
-	left    map[string]int // objects that are left out, by reason
+	failed  int            // objects that cannot be exported
+	left    map[string]int // objects that are not exported, by reason
 }
 
 func newExport(streams genericiooptions.IOStreams) *cobra.Command {
@@ -51,7 +55,8 @@ func newExport(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: "Write objects as manifests that kubectl apply accepts: without status and without the metadata that the server sets.\n" +
 			"A Job is without the selector that it got from the server, which has its UID.\n" +
 			"Other fields that it has filled in stay, such as a service's clusterIP. Objects that a controller owns are left out,\n" +
-			"since their owner makes them again, and those that are being deleted.",
+			"since their owner makes them again, and those that are being deleted.\n" +
+			"With --to, characters that not every system has in the names of files, capitals among them, are written as %XX.",
 		Example: `  kubewake export deployments services configmaps -n web --db cache.db | kubectl apply -f -
   kubewake export deployments -A --to manifests`,
 		Args: cobra.MinimumNArgs(1),
@@ -103,7 +108,9 @@ func (e *export) run(ctx context.Context, types []string) (err error) {
 	if e.folder != "" {
 		fmt.Fprintf(e.streams.ErrOut, "%s: %d files\n", e.folder, e.written)
 	}
-	_, err = e.out.WriteTo(e.streams.Out)
+	if _, err = e.out.WriteTo(e.streams.Out); err == nil && e.failed > 0 {
+		err = fmt.Errorf("%d objects could not be exported, and are named above", e.failed)
+	}
 	return err
 }
 
@@ -184,9 +191,19 @@ func withoutUID(job *unstructured.Unstructured) {
 // mostName is the length of the longest name that leaves room for .yaml in that of a file.
 const mostName = 250
 
+// write writes an object, or names it and leaves it out if a manifest cannot hold it.
 func (e *export) write(src boltstore.Source, u *unstructured.Unstructured) error {
+	text, err := manifestText(u)
+	if err != nil {
+		e.cannot(src, u, err.Error())
+		return nil
+	}
 	if e.root == nil {
-		return e.printer.PrintObj(u, &e.out)
+		if e.out.Len() > 0 {
+			e.out.WriteString("---\n")
+		}
+		e.out.Write(text)
+		return nil
 	}
 	folder := src.Resource
 	if src.Group != "" {
@@ -196,20 +213,70 @@ func (e *export) write(src boltstore.Source, u *unstructured.Unstructured) error
 	if ns := u.GetNamespace(); ns != "" {
 		names = []string{folder, ns, u.GetName()}
 	}
-	for _, n := range names {
-		if bad := content.IsPathSegmentName(n); n == "" || len(n) > mostName || len(bad) > 0 || !filepath.IsLocal(n) {
-			return fmt.Errorf("%s %s/%s: its name cannot be that of a file; export it without --to", src.Resource, u.GetNamespace(), u.GetName())
+	fit := true
+	for i, n := range names {
+		names[i] = fileName(n)
+		fit = fit && n != "" && len(names[i]) <= mostName && len(content.IsPathSegmentName(n)) == 0
+	}
+	if fit {
+		err = e.file(filepath.Join(names...)+".yaml", text)
+	}
+	if !fit || errors.Is(err, syscall.ENAMETOOLONG) {
+		e.cannot(src, u, "its name cannot be that of a file; export it without --to")
+		return nil
+	}
+	return err
+}
+
+// cannot names an object that is left out because it cannot be exported.
+func (e *export) cannot(src boltstore.Source, u *unstructured.Unstructured, why string) {
+	e.failed++
+	name := cache.NewObjectName(u.GetNamespace(), u.GetName())
+	fmt.Fprintln(e.streams.ErrOut, escaped(fmt.Sprintf("%s %s is left out: %s", src.Resource, name, why)))
+}
+
+// manifestText is an object as YAML. The library takes a next line (U+0085) for a line
+// break, and refuses other characters that JSON has as they are; escaped it reads all.
+func manifestText(u *unstructured.Unstructured) ([]byte, error) {
+	text, err := u.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		if r >= 0x7f && r < 0xa0 || r == 0xfffe || r == 0xffff {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
 		}
 	}
-	file := filepath.Join(names...) + ".yaml"
+	return yaml.JSONToYAML(b.Bytes())
+}
+
+// device matches names that Windows keeps for devices.
+var device = regexp.MustCompile(`^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
+
+// fileName is a name as each system can have it in a folder, also one without colons, and
+// one where case makes no difference. As in URLs, %XX is a byte.
+func fileName(name string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyz0123456789-_."
+	var b strings.Builder
+	for i := range len(name) {
+		if c := name[i]; !strings.Contains(plain, string(rune(c))) || i == 0 && device.MatchString(name) {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// file writes a file below the folder. It replaces one only with --force.
+func (e *export) file(file string, text []byte) error {
 	if err := e.root.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
 	if err := e.lock(filepath.Dir(file)); err != nil {
-		return err
-	}
-	var text bytes.Buffer
-	if err := (&printers.YAMLPrinter{}).PrintObj(u, &text); err != nil {
 		return err
 	}
 	switch st, err := e.root.Lstat(file); {
@@ -221,7 +288,7 @@ func (e *export) write(src boltstore.Source, u *unstructured.Unstructured) error
 	case !st.Mode().IsRegular():
 		return fmt.Errorf("%s is not a regular file, so it is not replaced; choose another folder", filepath.Join(e.folder, file))
 	}
-	if err := e.put(file, text.Bytes()); err != nil {
+	if err := e.put(file, text); err != nil {
 		return err
 	}
 	e.written++
