@@ -155,12 +155,26 @@ func (s *Store) encode(c *Change) error {
 		return fmt.Errorf("boltstore: encode %q: %w", c.key, err)
 	}
 	c.payload = c.whole[format.HeadRoom:]
+	if n := c.stored(); n > format.MaxPayload {
+		return fmt.Errorf("boltstore: %q: it has %d bytes; the largest object that can be stored has %d", c.key, n, format.MaxPayload)
+	}
 	if c.typ != cache.Deleted { // a delete is told even if its last state does not come back whole
 		if err := s.trial.run(s.codec, c.payload, ro); err != nil {
 			return fmt.Errorf("boltstore: %q: %w; give a codec for the type (Codec)", c.key, err)
 		}
 	}
 	return nil
+}
+
+// stored is how many bytes an encoded object and its index values have.
+func (c *Change) stored() int {
+	n := len(c.payload)
+	for _, iv := range c.values {
+		for _, value := range iv.Values {
+			n += len(value)
+		}
+	}
+	return n
 }
 
 // callCodec encodes an object behind room for a record's head.

@@ -139,14 +139,10 @@ func (t sourceTx) unpackBlock(first uint64, b []byte) ([]format.Draft, error) {
 	return t.Owner().UnpackBlock(first, b)
 }
 
-// blockBytes bounds the unpacked records of a journal block that has several entries. To
-// read an entry takes its whole block into memory.
-const blockBytes = 512 << 10
-
 // journal writes the drafts, in as many blocks as their size requires, and moves the seq.
 func (a *applier) journal() error {
 	for left := a.drafts; len(left) > 0; {
-		block := a.s.packing().plainDrafts(left, blockBytes)
+		block := a.s.packing().plainDrafts(left)
 		n, err := a.src.appendBlock(a.m.Seq, block)
 		if err != nil {
 			return err

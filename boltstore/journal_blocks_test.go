@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
 // TestBlocksAreSmall: a reader of the journal has one block in memory at a time. So a
@@ -63,7 +65,7 @@ func TestBlocksAreSmall(t *testing.T) {
 					for _, e := range block {
 						size += len(e.next) + len(e.prev)
 					}
-					if size > blockBytes+20_000 {
+					if size > format.BlockBytes+20_000 {
 						t.Errorf("a block of %d entries has %d bytes", len(block), size)
 					}
 					entries += len(block)

@@ -81,11 +81,11 @@ func (s packing) plain(r *format.Record, buf []byte) ([]byte, error) {
 	return p.Unpack(r.Payload, r.Size, buf)
 }
 
-// plainDrafts returns the first drafts, of about most bytes, with their records
-// unpacked. There is at least one. A block is compressed as a whole: states of one
+// plainDrafts returns the first drafts, as many as share a block, with their records
+// unpacked. A block is compressed as a whole: states of one
 // object, and objects of one kind, then cost far less than each packed separately.
-func (s packing) plainDrafts(drafts []format.Draft, most int) (out []format.Draft) {
-	for i, size := 0, 0; i < len(drafts) && (i == 0 || size < most); i++ {
+func (s packing) plainDrafts(drafts []format.Draft) (out []format.Draft) {
+	for i, size := 0, 0; i < min(len(drafts), format.MaxEntries) && size < format.BlockBytes; i++ {
 		d := drafts[i]
 		if !d.Unpacked {
 			prev := s.plainRaw(d.Key, d.Previous())

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -62,7 +61,7 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-func (h *historyCmd) run(ctx context.Context, typ, name string) error {
+func (h *historyCmd) run(ctx context.Context, typ, name string) (err error) {
 	if err := oneOf(h.output, "", "json"); err != nil {
 		return err
 	}
@@ -85,30 +84,28 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 		return err
 	}
 	defer r.Close()
-	// An owner does not wait for a client, and this client does not wait for a pager:
-	// all output comes at the end.
-	var out bytes.Buffer
 	if !moment.IsZero() {
 		return h.then(ctx, r, sources, name, moment)
 	}
+	out, printed := newSpool(h.streams.Out), false
+	defer func() { err = errors.Join(err, out.Close()) }()
 	for _, st := range sources {
 		sayConfirmed(h.streams.ErrOut, st)
 		err := r.History(ctx, live.Query{Source: st.Source, Secrets: h.secrets}, func(v live.Version) error {
 			if !h.wants(v, name) {
 				return nil
 			}
-			return h.print(&out, v)
+			printed = true
+			return h.print(out, v)
 		})
 		if err != nil {
-			_, werr := out.WriteTo(h.streams.Out)
-			return errors.Join(err, werr)
+			return err
 		}
 	}
-	if out.Len() == 0 {
+	if !printed {
 		fmt.Fprintf(h.streams.ErrOut, "The journal of %s has nothing about it.\n", h.db.path)
 	}
-	_, err = out.WriteTo(h.streams.Out)
-	return err
+	return nil
 }
 
 // wants says whether the command asks for a version. Cluster-scoped objects count for
@@ -131,11 +128,13 @@ func (h *historyCmd) print(out io.Writer, v live.Version) error {
 	if len(v.Managers) > 0 {
 		by = " by " + strings.Join(v.Managers, ", ")
 	}
-	fmt.Fprintln(out, escaped(fmt.Sprintf("%s  %s  %s  resourceVersion %s%s", v.Time.UTC().Format(time.RFC3339), v.Key, what, cmp.Or(v.ResourceVersion, "unknown"), by)))
+	_, err := fmt.Fprintln(out, escaped(fmt.Sprintf("%s  %s  %s  resourceVersion %s%s", v.Time.UTC().Format(time.RFC3339), v.Key, what, cmp.Or(v.ResourceVersion, "unknown"), by)))
 	for _, c := range v.Diff {
-		fmt.Fprintf(out, "  %s: %s -> %s\n", escaped(c.Path), h.value(red, c.Old), h.value(green, c.New))
+		if err == nil {
+			_, err = fmt.Fprintf(out, "  %s: %s -> %s\n", escaped(c.Path), h.value(red, c.Old), h.value(green, c.New))
+		}
 	}
-	return nil
+	return err
 }
 
 // value is a field's value, in a colour if there is one.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ import (
 	"github.com/kubewake/kubewake/internal/tuning"
 )
 
-// pager takes nothing before the owner has ended.
+// pager takes nothing before the owner has answered, and ended.
 type pager struct {
 	bytes.Buffer
 	begin func()
@@ -35,12 +36,60 @@ func (p *pager) Write(b []byte) (int, error) {
 // TestHistoryInPager: a slow reader gets all of a history, and the owner does not wait
 // for it.
 func TestHistoryInPager(t *testing.T) {
+	const n = 400 // more than the socket's buffers hold
+	path, closeOwner := historyFile(t, n, 10_000)
+	out := &pager{begin: sync.OnceFunc(func() {
+		for answers("live.(*server).history") {
+			if t.Context().Err() != nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond) // it ends by itself, unseen
+		}
+		_ = closeOwner()
+	})}
+	code := run(t.Context(), genericiooptions.IOStreams{Out: out, ErrOut: io.Discard}, []string{"history", "cm", "-A", "-o", "json", "--db", path})
+	if lines := strings.Count(out.String(), "\n"); code != 0 || lines != n {
+		t.Errorf("exit code %d, %d of %d versions", code, lines, n)
+	}
+}
+
+// answers says whether a goroutine is in that function.
+func answers(function string) bool {
+	var all bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&all, 2)
+	return strings.Contains(all.String(), function)
+}
+
+// pieces counts what is written to it.
+type pieces struct{ all, largest int }
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.all, p.largest = p.all+len(b), max(p.largest, len(b))
+	return len(b), nil
+}
+
+// TestHistoryFlows: a history is printed while it is read, since all of it may be many
+// times as large as the file.
+func TestHistoryFlows(t *testing.T) {
+	path, _ := historyFile(t, 40, 100_000)
+	for _, output := range []string{"json", ""} {
+		out := &pieces{}
+		code := run(t.Context(), genericiooptions.IOStreams{Out: out, ErrOut: io.Discard}, []string{"history", "cm", "-A", "-o", output, "--db", path})
+		if code != 0 || out.all == 0 || out.largest > out.all/2 {
+			t.Errorf("-o %q: exit code %d, %d bytes, %d in one piece", output, code, out.all, out.largest)
+		}
+	}
+}
+
+// historyFile is a file whose journal has n objects of that size. closeOwner ends the
+// socket of its owner.
+func historyFile(t *testing.T, n, size int) (path string, closeOwner func() error) {
 	dir, err := os.MkdirTemp("", "history-") // t.TempDir's may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	path := filepath.Join(dir, "f.db")
+	path = filepath.Join(dir, "f.db")
 	db, err := boltstore.Open(path, boltstore.Options{Window: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
@@ -49,12 +98,17 @@ func TestHistoryInPager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		s.Release()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	j := fifo.New(s, nil)
 	tuning.SetQueue(j, 1<<30) // nothing pops
-	const n = 400
-	for i := range n { // more than the socket's buffers hold
+	for i := range n {
 		meta := metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), UID: "u", ResourceVersion: fmt.Sprint(i + 1)}
-		if err := j.Add(&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"k": strings.Repeat("x", 10_000)}}); err != nil {
+		if err := j.Add(&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"k": strings.Repeat("x", size)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,19 +119,11 @@ func TestHistoryInPager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closeOwner := sync.OnceValue(owner.Close)
+	closeOwner = sync.OnceValue(owner.Close)
 	t.Cleanup(func() {
 		if err := closeOwner(); err != nil {
 			t.Error(err)
 		}
-		s.Release()
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
 	})
-	out := &pager{begin: func() { _ = closeOwner() }}
-	code := run(t.Context(), genericiooptions.IOStreams{Out: out, ErrOut: io.Discard}, []string{"history", "cm", "-A", "-o", "json", "--db", path})
-	if lines := strings.Count(out.String(), "\n"); code != 0 || lines != n {
-		t.Errorf("exit code %d, %d of %d versions", code, lines, n)
-	}
+	return path, closeOwner
 }

@@ -14,9 +14,17 @@ import (
 
 const blockVersion = 1
 
-// maxBlockBytes bounds the unpacked size of a block, so that a damaged length
-// cannot exhaust memory.
-const maxBlockBytes = 1 << 30
+// BlockBytes and MaxEntries bound a block that has several entries: it ends with the entry
+// that reaches one of them. To read an entry takes its whole block into memory.
+const (
+	BlockBytes = 512 << 10 // of unpacked records
+	MaxEntries = 8192
+)
+
+// maxBlockBytes is the unpacked size of the largest block, so that a damaged or forged one
+// cannot exhaust memory: its last entry has two of the largest records. A MiB is for keys
+// and lengths.
+const maxBlockBytes = BlockBytes + 2*MaxPayload + 1<<20
 
 // Draft is one journal entry: a change to the object of a key. Next is the record
 // after the change, nil for a delete whose final state is unknown. Prev is the
@@ -50,7 +58,7 @@ var (
 	zenc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(blockHands),
 		zstd.WithWindowSize(blockPart), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // a block has its own sum
 	zdec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxMemory(maxBlockBytes))
+		zstd.WithDecoderMaxMemory(maxBlockBytes), zstd.WithDecodeAllCapLimit(true)) // to the size that the block states
 	_ = zenc.EncodeAll(nil, nil) // makes its channel: one that a synctest bubble makes is of no use outside it
 )
 
@@ -144,10 +152,10 @@ func (o Owner) UnpackBlock(seq uint64, b []byte) ([]Draft, error) {
 		return damaged("checksum differs")
 	}
 	size, m := binary.Uvarint(b[n:])
-	if m <= 0 || size > maxBlockBytes {
-		return damaged("bad size")
+	if m <= 0 || size > maxBlockBytes || head.Count > MaxEntries {
+		return damaged("%d entries of %d bytes", head.Count, size)
 	}
-	raw, err := zdec.DecodeAll(b[n+m:], make([]byte, 0, min(size, 64<<20)))
+	raw, err := zdec.DecodeAll(b[n+m:], make([]byte, 0, size))
 	if err != nil || uint64(len(raw)) != size {
 		return damaged("cannot unpack: %v", err)
 	}

@@ -26,8 +26,9 @@ const (
 	PackedByDict = 2
 )
 
-// MaxPayload is the size of the largest payload, in bytes.
-const MaxPayload = 1 << 30
+// MaxPayload is the size of the largest payload, with the index values of its record, in
+// bytes. API servers take objects of some 1.5 MiB.
+const MaxPayload = 32 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

@@ -44,7 +44,8 @@ func newPacker(version uint32, dict []byte) (p *Packer, err error) {
 		}
 	}()
 	n := min(runtime.GOMAXPROCS(0), 4)
-	d := []zstd.DOption{zstd.WithDecoderConcurrency(n), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(format.MaxPayload)}
+	d := []zstd.DOption{zstd.WithDecoderConcurrency(n), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(format.MaxPayload),
+		zstd.WithDecodeAllCapLimit(true)}
 	e := []zstd.EOption{zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(min(n, 2)), zstd.WithEncoderCRC(false),
 		zstd.WithWindowSize(128 << 10), zstd.WithLowerEncoderMem(true)}
 	if dict != nil {
@@ -88,9 +89,9 @@ var packBufs = sync.Pool{New: func() any { return new([]byte) }}
 // fit there.
 func (p *Packer) Unpack(b []byte, size int, buf []byte) ([]byte, error) {
 	if cap(buf) < size {
-		buf = make([]byte, 0, min(size, 64<<20))
+		buf = make([]byte, 0, size)
 	}
-	plain, err := p.dec.DecodeAll(b, buf[:0])
+	plain, err := p.dec.DecodeAll(b, buf[:0:size])
 	if err != nil || len(plain) != size {
 		return nil, fmt.Errorf("%w: cannot be unpacked: %d bytes of %d, %v", faults.ErrDamaged, len(plain), size, err)
 	}
