@@ -22,6 +22,16 @@ type caller struct {
 	user  authenticationv1.UserInfo // of others
 	token string                    // is passed on; "" of others means that they are impersonated
 	gate  gate                      // the gate that let the caller in
+
+	waiting *places // of the address, for requests that wait for the server
+}
+
+// name is the caller's in places.
+func (c *caller) name() string {
+	if c.same {
+		return ""
+	}
+	return c.user.Username
 }
 
 type callerKey struct{}

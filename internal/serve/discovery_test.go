@@ -49,7 +49,7 @@ func TestSlowDocument(t *testing.T) {
 	}
 	get := func(path string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		s.route(w, withCaller(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil), &caller{same: true}))
+		s.route(w, withCaller(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil), &caller{same: true, waiting: newPlaces(100)}))
 		return w
 	}
 	if w := get("/api/v1/nodes"); w.Code != 200 { // the link has a connection
@@ -87,7 +87,7 @@ func TestHangingGroup(t *testing.T) {
 	s.inTime = within(time.Second / 2)
 	for _, path := range []string{"/api/v1/nodes", "/apis/metrics.k8s.io/v1beta1", "/api/v1/nodes", "/apis/metrics.k8s.io", "/api/v1/nodes"} {
 		w := httptest.NewRecorder()
-		s.route(w, withCaller(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil), &caller{same: true}))
+		s.route(w, withCaller(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil), &caller{same: true, waiting: newPlaces(100)}))
 		if path == "/api/v1/nodes" && w.Code != 200 {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}

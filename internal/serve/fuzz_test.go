@@ -58,7 +58,7 @@ func FuzzRights(f *testing.F) {
 					panic(p)
 				}
 			}()
-			s.route(w, withCaller(r, &caller{user: authenticationv1.UserInfo{Username: "ann"}, token: "token-of-ann"}))
+			s.route(w, withCaller(r, &caller{user: authenticationv1.UserInfo{Username: "ann"}, token: "token-of-ann", waiting: newPlaces(100)}))
 		}()
 		for _, secret := range []string{"by", "as"} { // the UIDs of b/y and of Secret a/s
 			for _, form := range []string{`"uid":"` + secret + `"`, "uid: " + secret + "\n"} {

@@ -33,24 +33,31 @@ var DefaultLimits = Limits{
 // refusalTake is how long a client has to take a refusal.
 const refusalTake = 5 * time.Second
 
-// limited bounds the number of requests that next has at a time, and the size and time of
-// each.
+// limited bounds the number of requests that next has at a time from one address, and the
+// size and time of each. Their callers have passed the gate.
 type limited struct {
 	Limits
-	short, long chan struct{}
+	short, long *places
+	waiting     *places       // of short requests, for those that wait for the server
+	bodies      *places       // bytes
 	refused     chan struct{} // in HTTP/2, and not taken yet
-	next        func(http.ResponseWriter, *http.Request) *apierrors.StatusError
+	gate        gate
+	next        http.HandlerFunc
 }
 
-// newLimited returns a handler. next answers a request, or returns a refusal.
-func newLimited(l Limits, next func(http.ResponseWriter, *http.Request) *apierrors.StatusError) *limited {
-	return &limited{l, make(chan struct{}, l.Requests), make(chan struct{}, l.Watches), make(chan struct{}, l.Requests), next}
+func newLimited(l Limits, g gate, next http.HandlerFunc) *limited {
+	return &limited{
+		l, newPlaces(int64(l.Requests)), newPlaces(int64(l.Watches)), newPlaces(int64(max(l.Requests/2, 1))),
+		newPlaces(bodies * max(l.Body, leastBody)), make(chan struct{}, l.Requests), g, next,
+	}
 }
 
 // ServeHTTP implements http.Handler.
 func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The next calls fail only on a connection that is gone.
 	c := http.NewResponseController(w)
+	keepNamed(r.Header)
+	takeToken(r)
 	if r.ContentLength != 0 {
 		// The deadline stays: net/http waits for an unread body, and clears the deadline
 		// once the body has come or the connection is a stream.
@@ -62,19 +69,29 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer answers a request that has a place, or returns a refusal.
+// answer answers a request that passes the gate and gets a place, or returns a refusal.
 func (l *limited) answer(w http.ResponseWriter, r *http.Request, c *http.ResponseController) *apierrors.StatusError {
+	who, refusal := l.enter(w, r)
+	if refusal != nil {
+		return refusal
+	}
+	r = withCaller(r, who)
 	long := isLong(r)
 	places := l.short
 	if long {
 		places = l.long
+	} else if r.ContentLength != 0 {
+		give, refusal := l.readBody(r, who.name())
+		defer give()
+		if refusal != nil {
+			breakOff(r)
+			return refusal
+		}
 	}
-	select {
-	case places <- struct{}{}:
-		defer func() { <-places }()
-	default:
+	if !places.take(who.name(), 1) {
 		return apierrors.NewTooManyRequests("there are too many requests under way, please try again later", 1)
 	}
+	defer places.give(who.name(), 1)
 	if long {
 		_ = c.SetWriteDeadline(time.Time{})
 		ctx, end := context.WithCancel(r.Context())
@@ -84,12 +101,29 @@ func (l *limited) answer(w http.ResponseWriter, r *http.Request, c *http.Respons
 	} else {
 		_ = c.SetWriteDeadline(time.Now().Add(l.Take))
 	}
-	refusal := l.next(w, r)
-	if refusal == nil && r.ProtoMajor > 1 {
+	l.next(w, r)
+	if r.ProtoMajor > 1 {
 		// The rest of the answer would wait in memory for the client, without a place.
 		_ = http.NewResponseController(w).Flush() // it fails if the client left
 	}
-	return refusal
+	return nil
+}
+
+// enter lets a caller in, or returns a refusal.
+func (l *limited) enter(w http.ResponseWriter, r *http.Request) (*caller, *apierrors.StatusError) {
+	c, refusal := l.gate(r)
+	if refusal != nil {
+		breakOff(r)
+		if refusal.ErrStatus.Code == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		return nil, refusal
+	}
+	if c.gate == nil {
+		c.gate = l.gate
+	}
+	c.waiting = l.waiting
+	return c, nil
 }
 
 // refuse answers a request that gets no further. Its client may be a stranger who takes no
@@ -112,21 +146,16 @@ func (l *limited) refuse(w http.ResponseWriter, r *http.Request, c *http.Respons
 
 // onward passes requests on to the server. Those that wait for it leave room for those that
 // the file answers.
-type onward struct {
-	link   *Link
-	places chan struct{} // for requests that are not long
-}
+type onward struct{ link *Link }
 
 // ServeHTTP implements http.Handler.
 func (o *onward) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !isLong(r) {
-		select {
-		case o.places <- struct{}{}:
-			defer func() { <-o.places }()
-		default:
+	if c := callerOf(r); !isLong(r) {
+		if !c.waiting.take(c.name(), 1) {
 			kubeapi.WriteStatus(w, apierrors.NewTooManyRequests("there are too many requests that wait for the server, please try again later", 1))
 			return
 		}
+		defer c.waiting.give(c.name(), 1)
 	}
 	o.link.ServeHTTP(w, r)
 }

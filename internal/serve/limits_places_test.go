@@ -114,8 +114,46 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	}
 	under.Wait()
 	s.socket.CloseIdleConnections()
-	l, o := s.servers[0].Handler.(*limited), s.onward.(*onward)
+	l := s.servers[0].Handler.(*limited)
 	waittest.Eventually(t, "places are taken", func() bool {
-		return len(l.short)+len(l.long)+len(o.places) == 0
+		return l.short.taken()+l.long.taken()+l.waiting.taken()+l.bodies.taken() == 0
 	})
+}
+
+func (p *places) taken() (n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, held := range p.held {
+		n += held
+	}
+	return n
+}
+
+// TestPlaces: a user leaves as much as he has, so that there is room for others, however many
+// places it has been. This user may have all.
+func TestPlaces(t *testing.T) {
+	p := newPlaces(16)
+	for user, want := range []int64{8, 4, 2, 1} {
+		name := string(rune('a' + user))
+		var got int64
+		for p.take(name, 1) {
+			got++
+		}
+		if got != want {
+			t.Errorf("user %s has %d, not %d", name, got, want)
+		}
+	}
+	for range 8 {
+		p.give("a", 1)
+	}
+	if p.take("", 10) || !p.take("", 9) || p.take("e", 1) {
+		t.Error("this user does not get what is left")
+	}
+	p.give("", 9)
+	for user, n := range map[string]int64{"b": 4, "c": 2, "d": 1} {
+		p.give(user, n)
+	}
+	if p.taken() != 0 || len(p.held) != 0 || p.free != 16 {
+		t.Errorf("%+v", p)
+	}
 }

@@ -73,19 +73,14 @@ func (e *errOffline) Error() string { return e.cause.Error() }
 // The answer is a recent one or one that the server gives now. While the server cannot be
 // asked, it is a yes no older than offline.
 func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) (review, error)) (review, error) {
-	text, err := json.Marshal(asked)
+	key, err := questionOf(asked)
 	if err != nil {
 		return review{}, err
 	}
-	key := question(sha256.Sum256(text))
 	now := v.clock.Now()
-	last, ok := v.yes.get(key)
-	if ok {
-		if elapsed(last.at, now) < min(yesFor, v.offline) {
-			return last, nil
-		}
-	} else if kept, ok := v.no.Get(key); ok && elapsed(kept.(review).at, now) < noFor {
-		return kept.(review), nil
+	last, fresh := v.kept(key, now)
+	if fresh {
+		return last, nil
 	}
 	if err = v.resting(); err == nil {
 		if kept, ok := v.vain.Get(key); ok {
@@ -124,6 +119,27 @@ func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) 
 	}
 	return review{}, &errOffline{err}
 }
+
+// kept is the last answer, if there is one, and whether it is good without asking again. One
+// that is not is a yes.
+func (v *reviews) kept(key question, now time.Time) (last review, fresh bool) {
+	last, ok := v.yes.get(key)
+	if ok {
+		return last, elapsed(last.at, now) < min(yesFor, v.offline)
+	}
+	if no, ok := v.no.Get(key); ok && elapsed(no.(review).at, now) < noFor {
+		return no.(review), true
+	}
+	return review{}, false
+}
+
+func questionOf(asked any) (question, error) {
+	text, err := json.Marshal(asked)
+	return sha256.Sum256(text), err
+}
+
+// aboutToken is what is asked about a token.
+func aboutToken(token string) []string { return []string{"token", token} }
 
 // missed notes that a review, asked for at the given time, was not answered. One that waited
 // in vain may have waited for a webhook that knows nothing of its token. A stranger, who can
@@ -176,7 +192,7 @@ func (l *Link) answers(ctx context.Context) bool {
 // authenticate asks the server to whom a token belongs. The caller of whom nothing is known
 // does not learn the server's address and this process's name, which are in errors.
 func (l *Link) authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, *apierrors.StatusError) {
-	got, err := l.reviews.get(ctx, []string{"token", token}, func(ctx context.Context) (review, error) {
+	got, err := l.reviews.get(ctx, aboutToken(token), func(ctx context.Context) (review, error) {
 		r, err := l.authn.TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		if err != nil {
 			return review{}, err

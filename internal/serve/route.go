@@ -20,29 +20,15 @@ type File interface {
 	ServeFile(w http.ResponseWriter, r *http.Request, otherwise http.Handler)
 }
 
-// enter lets a caller in, or returns a refusal.
-func (s *Server) enter(g gate) func(http.ResponseWriter, *http.Request) *apierrors.StatusError {
-	return func(w http.ResponseWriter, r *http.Request) *apierrors.StatusError {
-		keepNamed(r.Header)
-		takeToken(r)
-		if isLong(r) {
-			ctx, end := context.WithCancel(r.Context())
-			defer end()
-			defer context.AfterFunc(s.lasts, end)()
-			r = r.WithContext(ctx)
-		}
-		c, err := g(r)
-		if err != nil {
-			breakOff(r)
-			if err.ErrStatus.Code == http.StatusUnauthorized {
-				w.Header().Set("WWW-Authenticate", "Bearer")
-			}
-			return err
-		}
-		c.gate = g
-		s.route(w, withCaller(r, c))
-		return nil
+// answer answers a request of a caller who was let in.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	if isLong(r) {
+		ctx, end := context.WithCancel(r.Context())
+		defer end()
+		defer context.AfterFunc(s.lasts, end)()
+		r = r.WithContext(ctx)
 	}
+	s.route(w, r)
 }
 
 // breakOff breaks the connection off if the caller has left or the server closes: the caller

@@ -57,7 +57,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{file: o.File, link: o.Link, schemas: o.Schemas, limits: o.Limits.withDefaults(), errors: panics.Logger(o.Failed), inTime: inTime, inOrder: 2 * time.Second}
 	if s.link != nil {
-		s.onward = &onward{s.link, make(chan struct{}, max(s.limits.Requests/2, 1))}
+		s.onward = &onward{s.link}
 		s.documents = &outage{clock: s.link.reviews.clock} // each one has waited
 	}
 	s.ctx, s.breaks = context.WithCancel(context.Background())
@@ -136,14 +136,14 @@ func (s *Server) TLS(addr string, o TLSOptions) (net.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the address to listen at (--tls-listen): %w", err)
 	}
-	s.serve(l, s.link.known(certs), certs.config())
+	s.serve(l, newAsks(s.link, s.limits).around(s.link.known(certs)), certs.config())
 	return l.Addr(), nil
 }
 
 // serve accepts callers, over TLS unless cfg is nil.
 func (s *Server) serve(l net.Listener, g gate, cfg *tls.Config) {
 	srv := &http.Server{
-		Handler:     newLimited(s.limits, s.enter(g)),
+		Handler:     newLimited(s.limits, g, s.answer),
 		BaseContext: func(net.Listener) context.Context { return s.ctx },
 		// ReadTimeout and WriteTimeout would end watches.
 		ReadHeaderTimeout: s.limits.Send, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: s.limits.Header,

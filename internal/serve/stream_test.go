@@ -75,7 +75,7 @@ func TestSilentStream(t *testing.T) {
 			}
 			waittest.Eventually(t, "its place is taken", func() bool {
 				for _, srv := range s.servers {
-					if len(srv.Handler.(*limited).long) > 0 {
+					if srv.Handler.(*limited).long.taken() > 0 {
 						return false
 					}
 				}
