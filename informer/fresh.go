@@ -65,7 +65,7 @@ func (inf *Informer) readableAge() (age time.Duration, ok bool) {
 // outOfReach says why the server cannot be asked.
 func (inf *Informer) outOfReach() error {
 	switch st := inf.State(); st.Phase {
-	case reflector.PhaseOffline, reflector.PhaseDenied, reflector.PhaseUnclaimed:
+	case reflector.PhaseOffline, reflector.PhaseFailing, reflector.PhaseDenied, reflector.PhaseUnclaimed:
 		return outOfReachError{st}
 	}
 	return nil

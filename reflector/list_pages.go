@@ -237,7 +237,7 @@ func (l *lister) adapt(ctx context.Context, err, rawErr error) bool {
 // pause waits before a page is tried again. Other relists may run during that time. pause
 // returns how long it then had to wait for its turn.
 func (l *lister) pause(ctx context.Context, failed error, d time.Duration) (waited time.Duration, err error) {
-	l.s.enter(PhaseOffline, failed.Error())
+	l.s.enter(phaseOf(failed), failed.Error())
 	l.turn.leave()
 	select {
 	case <-ctx.Done():

@@ -195,7 +195,7 @@ func (s *ListerWatcher) fail(ctx context.Context, err error) error {
 	default:
 		s.link.answers() // it does not refuse, now
 		s.audit.outage()
-		s.enter(PhaseOffline, err.Error())
+		s.enter(phaseOf(err), err.Error())
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func TestTurnsWhileOffline(t *testing.T) {
 			kubesim.Answer(apierrors.NewInternalError(errors.New("no"))))
 		f.reflect()
 		after(time.Minute)
-		if st := f.State(); st.Phase != PhaseOffline {
+		if st := f.State(); st.Phase != PhaseFailing {
 			t.Fatal(st)
 		}
 		for range 8 { // all, by default

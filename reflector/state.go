@@ -16,6 +16,7 @@ const (
 	PhaseStarting   Phase = "starting"    // nothing has been tried yet
 	PhaseConnecting Phase = "connecting"  // the server is being asked, for the first time or since a watch has broken
 	PhaseOffline    Phase = "offline"     // the server cannot be reached
+	PhaseFailing    Phase = "failing"     // the server answers with errors, such as HTTP 500
 	PhaseDenied     Phase = "denied"      // the server refuses access
 	PhaseUnclaimed  Phase = "unclaimed"   // the file cannot keep it, so a strict informer never syncs
 	PhaseRelisting  Phase = "relisting"   // reading all pages
@@ -26,7 +27,7 @@ const (
 // State is what a source is doing and has done in this life of the process.
 type State struct {
 	Phase Phase `json:"phase"`
-	// Reason is that of the last relist, or why the source is offline or denied.
+	// Reason is that of the last relist, or why the source is offline, failing or denied.
 	Reason string `json:"reason,omitempty"`
 	// Since is when the phase began.
 	Since time.Time `json:"since"`

@@ -2,6 +2,8 @@ package reflector
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"time"
 
 	"github.com/kubewake/kubewake/internal/listing"
@@ -14,6 +16,14 @@ const purgeAfter = time.Minute
 
 func isDenied(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
+}
+
+// phaseOf is the phase after a request that failed, unless access was refused.
+func phaseOf(err error) Phase {
+	if st := apierrors.APIStatus(nil); errors.As(err, &st) && st.Status().Code >= http.StatusInternalServerError {
+		return PhaseFailing
+	}
+	return PhaseOffline
 }
 
 // denied notes a refusal, and purges if it has lasted. by is what the server has said

@@ -33,6 +33,7 @@ type source struct {
 	live      chan struct{} // closed once it has been live
 	denied    chan struct{} // the server refuses the type that the file has
 	confirmed chan struct{} // it is live, perhaps after a list
+	unserved  atomic.Bool   // the server serves the type in another version or scope
 
 	logging sync.Mutex
 	phase   reflector.Phase // the last one

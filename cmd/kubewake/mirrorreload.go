@@ -12,8 +12,10 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
@@ -272,4 +274,38 @@ func (k *keeper) close() {
 		run.stop()
 	}
 	k.wg.Wait()
+	for at, run := range k.running {
+		if run.unserved.Load() {
+			k.retire(at, run)
+		}
+	}
+}
+
+// retire tells the deletes of a source's objects, which the server serves no longer in this
+// version or scope, and sets them aside: the mirror goes on with another source.
+func (k *keeper) retire(at kept, run *running) {
+	_, example, err := listWatch(k.cfg, run.resource, at.namespace, at.selector)
+	if err == nil {
+		err = k.setAside(run.source, example)
+	}
+	if err != nil {
+		k.logf("%s: its objects stay in the file: %s", run.name, oneLine(err))
+	}
+}
+
+func (k *keeper) setAside(src *source, example runtime.Object) error {
+	s, err := k.db.Claim(boltstore.Claim{Source: src.inf.Store().Source(), Example: example,
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	objs, err := s.ListErr()
+	if err != nil {
+		return err
+	}
+	for handler, i := k.counter(src), 0; i < len(objs); i++ {
+		handler.OnDelete(objs[i])
+	}
+	return s.SetAside()
 }

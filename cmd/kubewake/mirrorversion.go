@@ -49,6 +49,7 @@ func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r re
 			if other, ok := otherVersion(ctx, cfg, r); ok {
 				m.logf("%s: the server no longer serves this; it is mirrored as %s, scope %s", src.name, other.gvr.GroupVersion(), other.Scope)
 				m.moved.Store(arg, other)
+				src.unserved.Store(true)
 				end(errOtherVersion)
 				return
 			}

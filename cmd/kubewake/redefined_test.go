@@ -173,6 +173,62 @@ func TestRedefined(t *testing.T) {
 	}
 }
 
+// TestServedElsewhere: a custom resource is defined again in another version or scope while
+// no mirror runs. The next one tells the deletes of the old objects, and status does not say
+// that they are in sync.
+func TestServedElsewhere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		version    string
+		namespaced bool
+		namespace  string
+		args       string
+		old        boltstore.Source // its version and namespace
+	}{
+		"version": {"v2", true, "default", "-A", boltstore.Source{Version: "v1"}},
+		"scope":   {"v1", false, "", "-n=default", boltstore.Source{Version: "v1", Namespace: "default"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := kubesim.New(kubesim.Options{})
+			if _, err := sim.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(sim.Close)
+			if err := sim.Create(custom("Widget", "a")); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), "w.db")
+			args := []string{"widgets", tc.args, "--db", path, "--server", sim.URL()}
+			m := mirrorEvents(t, args...)
+			m.await("ADDED a")
+			m.end()
+			b := custom("Widget", "b")
+			b.SetNamespace(tc.namespace)
+			b.SetGroupVersionKind(widgets.WithVersion(tc.version).GroupVersion().WithKind("Widget"))
+			if err := errors.Join(sim.Reversion(widgets, tc.version, tc.namespaced), sim.Create(b)); err != nil {
+				t.Fatal(err)
+			}
+			m = mirrorEvents(t, args...)
+			m.await("DELETED a")
+			m.await("ADDED b")
+			m.end()
+			db, err := boltstore.Open(path, boltstore.Options{ReadOnly: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			states, err := db.States()
+			if err != nil || len(states) != 2 {
+				t.Fatal(states, err)
+			}
+			for _, st := range states {
+				if old := st.Source.Version == tc.old.Version && st.Source.Namespace == tc.old.Namespace; st.Synced == old {
+					t.Errorf("%s: synced %t, %d objects", st.Source, st.Synced, st.Objects)
+				}
+			}
+		})
+	}
+}
+
 // TestColumnsChange: tables have the columns and names of a custom resource's present
 // definition, whether it changes while the mirror runs or while it does not.
 func TestColumnsChange(t *testing.T) {

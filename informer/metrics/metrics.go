@@ -81,8 +81,8 @@ var (
 // phases are all phases of a source, and relists all reasons of a relist. Series of a
 // counter begin with 0, so that rate() sees the first relist.
 var (
-	phases = []reflector.Phase{reflector.PhaseStarting, reflector.PhaseConnecting, reflector.PhaseOffline, reflector.PhaseDenied, reflector.PhaseUnclaimed,
-		reflector.PhaseRelisting, reflector.PhaseCatchingUp, reflector.PhaseLive}
+	phases = []reflector.Phase{reflector.PhaseStarting, reflector.PhaseConnecting, reflector.PhaseOffline, reflector.PhaseFailing, reflector.PhaseDenied,
+		reflector.PhaseUnclaimed, reflector.PhaseRelisting, reflector.PhaseCatchingUp, reflector.PhaseLive}
 	relists = []string{reflector.ReasonFirst, reflector.ReasonExpired, reflector.ReasonRestored, reflector.ReasonDamaged, reflector.ReasonCluster,
 		reflector.ReasonAudit, reflector.ReasonCounts, reflector.ReasonNoVersion, reflector.ReasonUnreadable, reflector.ReasonUnstored, reflector.ReasonForm,
 		reflector.ReasonUnconfirmed, boltstore.OutdatedType, boltstore.OutdatedTransform}

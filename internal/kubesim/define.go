@@ -15,6 +15,11 @@ func (s *Server) Redefine(of schema.GroupResource, kind string) error {
 	return s.redefine(of, func(r *Resource) { r.Kind = kind })
 }
 
+// Reversion is Redefine with another version and scope.
+func (s *Server) Reversion(of schema.GroupResource, version string, namespaced bool) error {
+	return s.redefine(of, func(r *Resource) { r.Version, r.Namespaced = version, namespaced })
+}
+
 // Recolumn is Redefine with other columns and short names.
 func (s *Server) Recolumn(of schema.GroupResource, columns []printcolumns.Column, shortNames ...string) error {
 	return s.redefine(of, func(r *Resource) { r.Columns, r.ShortNames = columns, shortNames })
