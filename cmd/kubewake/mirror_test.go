@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -98,6 +99,37 @@ func TestHTTPLimits(t *testing.T) {
 	defer resp.Body.Close()
 	if c := server.Config; resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge || min(c.ReadHeaderTimeout, c.ReadTimeout, c.WriteTimeout, c.IdleTimeout) <= 0 {
 		t.Errorf("%s; %+v", resp.Status, c)
+	}
+}
+
+// TestHTTPForThisHost: over loopback --http answers requests for addresses and localhost. Any
+// other name may be one that a page in a browser has led here.
+func TestHTTPForThisHost(t *testing.T) {
+	server := httptest.NewServer(forThisHost(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	defer server.Close()
+	for host, want := range map[string]int{
+		"localhost:8080": 200, "LOCALHOST": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "[::1]": 200, "10.0.0.7": 200,
+		"evil.example.com": 421, "evil.example.com:8080": 421, "localhost.evil.example.com": 421, "127.0.0.1.evil.example.com": 421,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		resp, err := server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != want {
+			t.Errorf("%s: %s, %v", host, resp.Status, err)
+		}
+	}
+	// Elsewhere a name may be that of a service.
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://mirror.edge.svc/", nil)
+	at := context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 8080}))
+	if forThisHost(http.NotFoundHandler()).ServeHTTP(w, r.WithContext(at)); w.Code != http.StatusNotFound {
+		t.Errorf("at another address: %d", w.Code)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	stdmaps "maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -15,12 +16,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/informer/metrics"
+	"github.com/kubewake/kubewake/internal/serve"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -179,8 +180,8 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 	if err != nil {
 		return fmt.Errorf("cannot serve (--http): %w", err)
 	}
-	server := httpServer(mux)
-	l = netutil.LimitListener(l, mostConnections)
+	server := httpServer(forThisHost(mux))
+	l = serve.Bound(server, l, mostConnections)
 	wg.Go(func() {
 		<-ctx.Done()
 		_ = server.Close() // nothing to finish
@@ -191,8 +192,31 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 	return nil
 }
 
-// mostConnections bounds the connections of --http; others wait.
+// mostConnections bounds the connections of --http.
 const mostConnections = 100
+
+// forThisHost refuses requests that come over loopback for a name other than localhost: a page in
+// a browser could have its own name lead here, and read the answer.
+func forThisHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		local, err := netip.ParseAddrPort(fmt.Sprint(at))
+		if err == nil && local.Addr().Unmap().IsLoopback() && !isAddress(r.Host) {
+			http.Error(w, "ask for localhost or for an address, not for another name", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isAddress says whether a Host header names an address, or localhost. A browser always sends one.
+func isAddress(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || host == "" || strings.EqualFold(host, "localhost")
+}
 
 // httpServer bounds the time and memory that callers can take.
 func httpServer(h http.Handler) *http.Server {

@@ -13,7 +13,7 @@ import (
 
 // Limits bound the resources that callers can use.
 type Limits struct {
-	Connections int           // of each listener; others wait to be accepted
+	Connections int           // of each listener; see Bound
 	Requests    int           // that are not long, half of them at the server; more get 429
 	Watches     int           // watches and other long requests; more get 429
 	Header      int           // bytes of a request's header
@@ -30,7 +30,7 @@ var DefaultLimits = Limits{
 	Send: 30 * time.Second, Take: 5 * time.Minute, Stall: 5 * time.Minute,
 }
 
-// refusalTake is how long a client has to take a refusal.
+// refusalTake is how long a client has to take a refusal, and to send the body of its request.
 const refusalTake = 5 * time.Second
 
 // limited bounds the number of requests that next has at a time from one address, and the
@@ -130,7 +130,10 @@ func (l *limited) enter(w http.ResponseWriter, r *http.Request) (*caller, *apier
 // answer: in HTTP/2 these would be in memory, as many as the client sends requests.
 func (l *limited) refuse(w http.ResponseWriter, r *http.Request, c *http.ResponseController, refusal *apierrors.StatusError) {
 	if r.ProtoMajor == 1 {
-		kubeapi.WriteStatus(w, refusal) // after the request's body, which may be slow
+		if r.ContentLength != 0 {
+			_ = c.SetReadDeadline(time.Now().Add(min(l.Send, refusalTake))) // net/http waits for an unread body
+		}
+		kubeapi.WriteStatus(w, refusal)
 		return
 	}
 	select {

@@ -3,9 +3,11 @@ package serve
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,20 +63,12 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestConnections: more connections wait until one ends.
+// TestConnections: more connections wait until one of those with requests ends.
 func TestConnections(t *testing.T) {
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Limits: Limits{Connections: 1}})
-	first, err := net.Dial("unix", filepath.Join(s.dir, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// It has the place when it is answered.
-	if _, err := io.WriteString(first, "GET "+maps+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(first).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
-		t.Fatalf("%q %v", line, err)
-	}
+	b := &blocking{make(chan struct{}), make(chan struct{})}
+	s := start(t, Options{File: b, Limits: Limits{Connections: 1}})
+	first := s.raw("GET " + maps + " HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-b.begun // it has the place
 	answered := make(chan said, 1)
 	go func() { answered <- s.get(maps) }()
 	select {
@@ -85,8 +79,44 @@ func TestConnections(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
+	<-b.begun
+	close(b.end)
 	if a := <-answered; a.code != 200 {
 		t.Errorf("%d %s", a.code, a.body)
+	}
+}
+
+// TestHalfOpenHeaders: connections that are idle, or whose header does not come, give way to
+// others, those that wait longest first. A watch does not.
+func TestHalfOpenHeaders(t *testing.T) {
+	const most = 8
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Limits: Limits{Connections: most}})
+	watching := s.raw("GET /api/v1/configmaps?watch=true HTTP/1.1\r\nHost: x\r\n\r\n")
+	if line, err := bufio.NewReader(watching).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+		t.Fatalf("%q %v", line, err)
+	}
+	for i := range 5 * most {
+		begin := "GET " + maps + " HTTP/1.1\r\nHost:"
+		if i%2 == 0 {
+			begin = ""
+		}
+		s.raw(begin)
+	}
+	began := time.Now()
+	for range 3 {
+		if a := s.get(maps); a.code != 200 {
+			t.Errorf("%d %s", a.code, a.body)
+		}
+		s.socket.CloseIdleConnections()
+	}
+	if took := time.Since(began); took > 10*time.Second { // the headers have thirty
+		t.Errorf("it took %s", took)
+	}
+	if err := watching.SetReadDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, watching); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the watch has ended: %v", err)
 	}
 }
 

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/kubewake/kubewake/internal/panics"
 )
@@ -149,7 +147,7 @@ func (s *Server) serve(l net.Listener, g gate, cfg *tls.Config) {
 		ReadHeaderTimeout: s.limits.Send, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: s.limits.Header,
 		ErrorLog: s.errors,
 	}
-	l = netutil.LimitListener(l, s.limits.Connections)
+	l = Bound(srv, l, s.limits.Connections)
 	s.mu.Lock()
 	s.servers = append(s.servers, srv)
 	s.mu.Unlock()
