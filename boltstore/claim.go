@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,8 +29,9 @@ type Claim struct {
 	KeyFunc cache.KeyFunc
 	// Indexers are the indices. IndexVersions has a version for each name. While the
 	// version is the same, stored index values are used as they are: raise it whenever
-	// the function changes, or the file keeps the old values. The default version is the
-	// executable's build id, so each new build indexes the objects again, locally.
+	// the function changes, or the file keeps the old values. An index without a version is
+	// built again by each claim, locally, beside other work: its function may depend on
+	// settings. The namespace index needs none.
 	Indexers      cache.Indexers
 	IndexVersions map[string]string
 	// Codec encodes types that need a form of their own. It is trusted.
@@ -48,8 +50,8 @@ type Claim struct {
 	ServeOutdated bool
 }
 
-// Claim takes the source for this process. Before it returns, it brings indices up to
-// date and removes the remains of an interrupted relist. It keeps the pages of an
+// Claim takes the source for this process. Before it returns, it brings indices that have
+// a version up to date and removes the remains of an interrupted relist. It keeps the pages of an
 // interrupted first list (see [Relist.PageTo]). A second claim on a source returns
 // ErrClaimed until the first is released.
 func (db *DB) Claim(c Claim) (*Claimed, error) {
@@ -112,7 +114,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 	s := &Store{
 		db: db, source: c.Source, id: c.Source.ID(), owner: format.OwnerOf(c.Source.ID()), codec: c.Codec, keyFunc: c.KeyFunc,
 		hot: newHotCache(db.hotBudget), typeHash: codec.StructureHash(reflect.TypeOf(c.Example)),
-		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: maps.Clone(c.IndexVersions),
+		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: maps.Clone(c.IndexVersions), number: rand.Text(),
 		brokenCh: make(chan struct{}), ended: make(chan struct{}), goType: reflect.TypeOf(c.Example), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
 		packs: db.packers(c.Source.ID()), metaKeys: c.KeyFunc == nil,
 	}

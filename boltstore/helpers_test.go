@@ -264,6 +264,12 @@ func claimTest(t testing.TB, db *DB, c Claim) *Claimed {
 	if c.Example == nil {
 		c.Example = &corev1.ConfigMap{}
 	}
+	if c.IndexVersions == nil { // functions of tests seldom change, and a test need not wait for their indices
+		c.IndexVersions = map[string]string{}
+		for name := range c.Indexers {
+			c.IndexVersions[name] = "1"
+		}
+	}
 	s, err := db.Claim(c)
 	if err != nil {
 		t.Fatal(err)

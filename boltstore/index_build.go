@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -40,7 +41,7 @@ func (s indexing) add(add cache.Indexers) (inMemory bool, err error) {
 		return false, nil
 	}
 	s.indexMemory(add, r.callNew(add))
-	s.buildLater(add)
+	s.buildLater()
 	return true, nil
 }
 
@@ -91,23 +92,50 @@ func (s indexing) unreadable(m *sourceMeta) bool {
 	return m.Generation > 0 && m.TypeHash != s.typeHash && !(s.lenient && s.decodes(m))
 }
 
-// buildLater is build, beside other work. It tries until it succeeds or the store is
-// released.
-func (s indexing) buildLater(add cache.Indexers) {
+// buildLater builds all missing indices, beside other work. It tries until it succeeds or
+// the store is released. tried is closed once it has tried.
+func (s indexing) buildLater() (tried <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	ch := make(chan struct{})
+	first := sync.OnceFunc(func() { close(ch) })
 	if s.ending() {
-		return
+		first()
+		return ch
 	}
 	s.retriers.Go(func() {
+		defer first()
 		for wait := firstReindex; ; wait = min(2*wait, triedAgain/2) { // DB.Err shows it until then
-			err := s.buildNow(add)
+			err := s.buildNow(s.indexSet().fns)
+			first()
 			if err == nil || errors.Is(err, ErrClosed) || !s.pause(wait) {
 				return
 			}
 			s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source", s.source.String())
 		}
 	})
+	return ch
+}
+
+// buildVersioned builds the indices that have a version. The others are built beside other
+// work: that is to be done at each start, and nothing else waits for it.
+func (s indexing) buildVersioned(add cache.Indexers) error {
+	m, now, later := s.metaNow(), cache.Indexers{}, cache.Indexers{}
+	for name, fn := range add {
+		if s.unversioned(name, fn) && !s.built(m, name) {
+			later[name] = fn
+		} else {
+			now[name] = fn
+		}
+	}
+	if err := s.buildNow(now); err != nil || len(later) == 0 {
+		return err
+	}
+	tried := s.buildLater()
+	for name := range later {
+		s.tried.Store(name, tried)
+	}
+	return nil
 }
 
 func (s indexing) buildNow(add cache.Indexers) error {
@@ -119,10 +147,10 @@ func (s indexing) buildNow(add cache.Indexers) error {
 // buildMissing builds the program's indices that are not complete in the file, beside
 // other work.
 func (s indexing) buildMissing() {
-	m, fns := s.metaNow(), s.indexSet().fns
-	for name := range fns {
+	m := s.metaNow()
+	for name := range s.indexSet().fns {
 		if !s.built(m, name) {
-			s.buildLater(fns)
+			s.buildLater()
 			return
 		}
 	}
@@ -266,6 +294,13 @@ func (s indexing) countReindexed(m *sourceMeta, build map[string]bool) {
 	}
 	s.mu.Unlock()
 	for name := range build {
+		if im := m.Indices[name]; im.Complete && s.versions[name] == "" {
+			s.db.unversioned.Do(func() {
+				s.db.log().Info("Indices without a version are built again at each start, from the file; IndexVersions keeps them",
+					"source", s.source.String(), "index", name)
+			})
+			continue
+		}
 		why := "it is new"
 		if im, ok := m.Indices[name]; ok && im.Complete {
 			why = "its version has changed"

@@ -15,7 +15,6 @@ import (
 func TestIndexBuiltWhileStaged(t *testing.T) {
 	f := newResidentTest(t, Options{maxCommitBytes: 1}, 20)
 	loadedInMemory(t, f.s)
-	late := cache.Indexers{"late": lateIndex}
 	f.s.indexing().change(func(fns cache.Indexers) { fns["late"] = lateIndex }) // as AddIndexers begins
 	f.set(3, "y")
 	r, err := f.s.BeginRelist(RelistOptions{})
@@ -27,7 +26,7 @@ func TestIndexBuiltWhileStaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.stage != nil && !f.s.indexing().built(f.s.metaNow(), "late") {
-			f.s.indexing().buildLater(late) // as it goes on
+			f.s.indexing().buildLater() // as it goes on
 			waitBuilt(t, f.s, "late")
 		}
 	}

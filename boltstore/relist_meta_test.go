@@ -120,7 +120,7 @@ func TestOwnWriteAndAnIndexAddedWhileStaged(t *testing.T) {
 				must(t, f.s.Update(configMap("ns", "cm004", 1000, map[string]string{"words": "x"})))
 				f.s.indexing().change(func(fns cache.Indexers) { fns["late"] = lateIndex }) // as AddIndexers begins
 				if built {
-					f.s.indexing().buildLater(cache.Indexers{"late": lateIndex}) // as it goes on
+					f.s.indexing().buildLater() // as it goes on
 					waitBuilt(t, f.s, "late")
 				}
 				_, err := r.Commit(fmt.Sprint(f.rv), time.Now())

@@ -167,6 +167,7 @@ func (s *Store) endMemory() {
 
 // fill loads r from the file, page by page, and then has readers use it.
 func (s *Store) fill(r *resident) {
+	s.indexMemory(s.indexing().indexSet().fns, &adding{}) // of those that were built since r was made
 	var from, room []byte
 	for more := true; more; more = from != nil {
 		found, next, current, err := s.reading().loadPage(r, from, &room)

@@ -131,7 +131,7 @@ func TestIndexAddedWhileLoading(t *testing.T) {
 		if keys, err := s.IndexKeys("late", "last03"); err != nil || fmt.Sprint(keys) != "[ns/cm003]" {
 			t.Errorf("%d: %v %v", n, keys, err)
 		}
-		s.indexing().buildLater(late)
+		s.indexing().buildLater()
 		waitBuilt(t, s, "late")
 	}
 	f.same()
@@ -148,7 +148,7 @@ func TestIncompleteInMemory(t *testing.T) {
 	f.s.indexing().change(func(fns cache.Indexers) { fns["words"] = words["words"] })
 	for _, built := range []bool{false, true} {
 		if built {
-			f.s.indexing().buildLater(words)
+			f.s.indexing().buildLater()
 			waitBuilt(t, f.s, "words")
 			builtInMemory(f.s)
 			if !f.s.inMemory().has("words") {

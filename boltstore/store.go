@@ -77,6 +77,8 @@ type Store struct {
 	meta      *sourceMeta
 	indexers  *indexSet
 	versions  map[string]string
+	number    string   // of the claim: random
+	tried     sync.Map // <-chan struct{} by index: see readBuilt
 	transform string
 	broken    error
 	brokenCh  chan struct{} // closed while broken

@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,7 +15,6 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/index"
-	"github.com/kubewake/kubewake/internal/buildid"
 )
 
 // GetIndexers returns a copy of the indexers.
@@ -170,11 +170,8 @@ func (s indexing) byIndex(name string, values []string) ([]any, error) {
 			return objs, err
 		}
 	}
-	objs, built := []any{}, true
-	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
-		if built = s.built(m, name); !built {
-			return nil
-		}
+	objs := []any{}
+	built, err := s.readBuilt(name, func(m *sourceMeta, g genTx) error {
 		keys, err := s.keys(m, g, name, values)
 		if err != nil {
 			return err
@@ -241,11 +238,9 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 			return keys, err
 		}
 	}
-	keys, built := []string{}, true
-	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) (err error) {
-		if built = s.indexing().built(m, name); built {
-			keys, err = s.indexing().keys(m, g, name, []string{value})
-		}
+	keys := []string{}
+	built, err := s.indexing().readBuilt(name, func(m *sourceMeta, g genTx) (err error) {
+		keys, err = s.indexing().keys(m, g, name, []string{value})
 		return err
 	})
 	if !built {
@@ -275,11 +270,8 @@ func (s *Store) listIndexFuncValues(name string) ([]string, error) {
 			return values, nil
 		}
 	}
-	values, built := []string{}, true
-	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
-		if built = s.indexing().built(m, name); !built {
-			return nil
-		}
+	values := []string{}
+	built, err := s.indexing().readBuilt(name, func(m *sourceMeta, g genTx) error {
 		b, err := s.indexing().open(m, g, name)
 		if b == nil {
 			return err
@@ -297,24 +289,51 @@ func (s *Store) listIndexFuncValues(name string) ([]string, error) {
 	return values, s.note(err)
 }
 
-// built says whether the file's index has all objects. While AddIndexers builds it,
-// readers find the objects by its function. A view whose file has no namespace index does
-// the same; it knows no other function.
+// readBuilt calls read if the file's index has all objects. If the index is just being
+// built since it has no version, it waits for that: to call the function for each object
+// takes no less.
+func (s indexing) readBuilt(name string, read func(*sourceMeta, genTx) error) (built bool, err error) {
+	for waited := false; ; waited = true {
+		err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+			if built = s.built(m, name); !built {
+				return nil
+			}
+			return read(m, g)
+		})
+		if built || err != nil || waited {
+			return built, err
+		}
+		s.awaitTried(name)
+	}
+}
+
+// awaitTried waits for the first attempt to build an index without a version.
+func (s indexing) awaitTried(name string) {
+	if tried, ok := s.tried.Load(name); ok {
+		<-tried.(<-chan struct{})
+	}
+}
+
+// built says whether the file's index has all objects. If it does not and is not waited
+// for, readers find the objects by its function. A view whose file has no namespace index
+// does the same; it knows no other function.
 func (s indexing) built(m *sourceMeta, name string) bool {
 	fn := s.indexSet().fns[name]
 	im := m.Indices[name]
 	return fn == nil || s.viewed && (im.Complete || name != cache.NamespaceIndex) || im.Complete && im.Version == s.indexVersion(name, fn)
 }
 
-// indexVersion is the version of the function of index name.
+// indexVersion is the version of the function of index name. Without one from the caller
+// it is another one for each claim: the function may depend on settings.
 func (s indexing) indexVersion(name string, fn cache.IndexFunc) string {
-	if v := s.versions[name]; v != "" {
-		return v
+	if s.unversioned(name, fn) {
+		return "claim " + s.number
 	}
-	if isNamespaceIndex(name, fn) {
-		return "client-go/namespace/1"
-	}
-	return "build " + buildid.Get()
+	return cmp.Or(s.versions[name], "client-go/namespace/1")
+}
+
+func (s indexing) unversioned(name string, fn cache.IndexFunc) bool {
+	return s.versions[name] == "" && !isNamespaceIndex(name, fn)
 }
 
 // scan calls fn with each object and its values in the index. An object whose index

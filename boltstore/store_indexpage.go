@@ -14,6 +14,7 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 	if _, err := s.indexing().indexer(name); err != nil && !s.viewed {
 		return p, fmt.Errorf("boltstore: %s: %w", s.source, err)
 	}
+	s.indexing().awaitTried(name)
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil
 		if g.Items == nil {

@@ -50,6 +50,7 @@ func TestViewOfALateIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, s.AddIndexers(cache.Indexers{"late": func(o any) ([]string, error) { return []string{o.(*corev1.ConfigMap).Name}, nil }}))
+	waitBuilt(t, s, "late")
 	if keys, err := v.IndexKeys("late", "a"); err != nil || len(keys) != 1 {
 		t.Errorf("IndexKeys: %q, %v", keys, err)
 	}

@@ -194,7 +194,7 @@ func (s *Claimed) BookmarkErr(rv string) error {
 // them. If the objects are in memory, the file's indices are built afterwards, beside
 // other work; until then a read from the file calls the index functions. Otherwise
 // AddIndexers builds them, locally and in steps. It writes only records whose values
-// differ.
+// differ. Those without a version are built beside other work, and reads by them wait.
 func (s *Claimed) AddIndexers(add cache.Indexers) error {
 	if err := s.errReleased(); err != nil {
 		return err
@@ -204,9 +204,7 @@ func (s *Claimed) AddIndexers(add cache.Indexers) error {
 	if err != nil || inMemory {
 		return err
 	}
-	s.indexLock.Lock()
-	defer s.indexLock.Unlock()
-	if err := s.indexing().build(add); err != nil {
+	if err := s.indexing().buildVersioned(add); err != nil {
 		s.indexing().remove(add)
 		return fmt.Errorf("boltstore: %s: %w", s.source, err)
 	}

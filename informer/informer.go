@@ -154,9 +154,10 @@ func (inf *Informer) SetTransform(fn cache.TransformFunc) error {
 		return errors.New("informer has already started")
 	}
 	inf.transform = fn
-	inf.store.SetTransformVersion(transformVersion(fn, inf.o.TransformVersion))
+	inf.store.SetTransformVersion(transformVersion(fn, inf.o.TransformVersion, inf.example))
 	if fn != nil && inf.o.TransformVersion == "" {
-		inf.store.Logger().Info("The transform has no version, each new build of this program will relist all objects; set Options.TransformVersion",
+		inf.store.Logger().Info("The transform has no version: a new build of the program, or a setting that drops other fields, "+
+			"lists all objects again; set Options.TransformVersion",
 			"source", inf.store.Source().String())
 	}
 	return nil

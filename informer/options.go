@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -21,16 +22,17 @@ type Options struct {
 	ResyncPeriod time.Duration
 	// Indexers are the indices for ByIndex. IndexVersions has a version for each name.
 	// While the version is the same, stored index values are used as they are: raise it
-	// whenever the function changes, or the file keeps the old values. Without a version
-	// each new build indexes the objects again, locally. A function that depends on
-	// settings, such as flags, needs a version with these in it.
+	// whenever the function, or a setting that it depends on, changes, or the file keeps the
+	// old values. An index without a version is built again at each start, from the file.
 	Indexers      cache.Indexers
 	IndexVersions map[string]string
 	// Transform changes each object before it is stored, to drop fields that the program
 	// does not need. Change TransformVersion whenever Transform changes: objects stored
 	// under another version are read again. The default version is the executable's build
-	// id, so each new build costs a full list. If Transform depends on settings, such as
-	// flags, the version must have these, too. Transform must accept objects that it or
+	// id and what Transform does to a made-up object, in which nearly every field has a
+	// value. So each new build costs a full list, and so does a setting that has Transform
+	// drop other fields. If it depends on settings in another way, such as a namespace's
+	// name, the version must have these. Transform must accept objects that it or
 	// its predecessor has returned, as client-go's must: it is applied to the last states
 	// of objects that are gone, for handlers.
 	Transform        cache.TransformFunc
@@ -92,12 +94,12 @@ func (o Options) withDefaults() Options {
 }
 
 // transformVersion is the version of the transform that the file records.
-func transformVersion(fn cache.TransformFunc, version string) string {
+func transformVersion(fn cache.TransformFunc, version string, example runtime.Object) string {
 	switch {
 	case fn == nil:
 		return ""
 	case version != "":
 		return version
 	}
-	return "build " + buildid.Get()
+	return "build " + buildid.Get() + " " + effectOf(fn, example)
 }
