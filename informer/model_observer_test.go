@@ -32,6 +32,7 @@ type observer struct {
 	seen   map[string]bool               // versions
 	acked  map[string]uint64             // since a crash
 	fresh  map[string]bool               // keys of which it was told in this life
+	gone   map[types.UID]bool            // objects of whose delete it was told in this life
 	seqs   map[string]uint64             // last told
 	trace  map[string][]string           // the last that it was told, for each key
 
@@ -46,7 +47,7 @@ type observer struct {
 }
 
 func newObserver(acknowledges bool) *observer {
-	o := &observer{durable: acknowledges, there: map[string]*corev1.ConfigMap{}, last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{}, fresh: map[string]bool{}, seqs: map[string]uint64{}, trace: map[string][]string{}, open: map[string]map[*durable.Delivery]bool{}, turns: map[string]durable.Turn{}}
+	o := &observer{durable: acknowledges, there: map[string]*corev1.ConfigMap{}, last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{}, fresh: map[string]bool{}, gone: map[types.UID]bool{}, seqs: map[string]uint64{}, trace: map[string][]string{}, open: map[string]map[*durable.Delivery]bool{}, turns: map[string]durable.Turn{}}
 	o.cond.L = &o.mu
 	return o
 }
@@ -134,6 +135,7 @@ func (o *observer) live(lost bool) *teller {
 	}
 	clear(o.open)
 	clear(o.fresh)
+	clear(o.gone)
 	for _, e := range o.later {
 		e.Ack() // too late
 	}
@@ -218,6 +220,7 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 			t.turns[e.Key] = turn
 		}
 	}
+	t.gone[o.UID] = typ == cache.Deleted
 	t.last[o.UID], t.seen[string(o.UID)+o.ResourceVersion] = typ, true
 	if typ == cache.Deleted {
 		t.flashTold(o)
@@ -244,6 +247,9 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 // later state.
 func (t *teller) judge(typ cache.DeltaType, o *corev1.ConfigMap, old any, anew bool) {
 	was := t.there[o.Name]
+	if typ == cache.Deleted && !t.durable && o.UID != "" && t.gone[o.UID] {
+		t.fault("the delete of %s %s is told twice in a life: %q", o.Name, o.UID, t.trace[o.Name])
+	}
 	if prev, ok := old.(*corev1.ConfigMap); ok {
 		if prev.UID != o.UID {
 			t.fault("an update of %s between two objects", o.Name)

@@ -175,10 +175,12 @@ func bookmarkAt(rv int) watch.Event {
 	return watch.Event{Type: watch.Bookmark, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: fmt.Sprint(rv)}}}
 }
 
-// noGhosts is a handler that is told of no object after its delete.
+// noGhosts is a handler that is told of no object after its delete, and of no delete twice
+// in a life.
 type noGhosts struct {
 	*recorder
-	dead map[types.UID]bool
+	life *int
+	dead map[types.UID]int // the life in which it was told
 }
 
 func (h noGhosts) OnAdd(obj any, initial bool) { h.lives(obj); h.recorder.OnAdd(obj, initial) }
@@ -189,11 +191,15 @@ func (h noGhosts) OnDelete(obj any) {
 	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = d.Obj
 	}
-	h.dead[obj.(*corev1.ConfigMap).UID] = true
+	o := obj.(*corev1.ConfigMap)
+	if h.dead[o.UID] == *h.life {
+		h.t.Errorf("told the delete of %s %s twice in a life", o.Name, o.UID)
+	}
+	h.dead[o.UID] = *h.life
 }
 
 func (h noGhosts) lives(obj any) {
-	if o := obj.(*corev1.ConfigMap); h.dead[o.UID] {
+	if o := obj.(*corev1.ConfigMap); h.dead[o.UID] > 0 {
 		h.t.Errorf("told of %s %s at %s after its delete", o.Name, o.UID, o.ResourceVersion)
 	}
 }
@@ -214,8 +220,10 @@ func TestSloppyServer(t *testing.T) {
 				s := &sloppy{r: rand.New(rand.NewPCG(seed, 2)), repeats: r.IntN(2) == 0, shuffles: r.IntN(3) == 0, goesBack: r.IntN(2) == 0,
 					objs: map[string]*corev1.ConfigMap{}, lists: map[string]map[string]*corev1.ConfigMap{}}
 				w := &world{t: t, path: t.TempDir() + "/wake.db"}
-				plain, durable := noGhosts{newRecorder(t), map[types.UID]bool{}}, newLedger(t)
+				lives := 0
+				plain, durable := noGhosts{newRecorder(t), &lives, map[types.UID]int{}}, newLedger(t)
 				live := func() *life {
+					lives++
 					w.options.ObjectMemory = []int64{-1, 0}[r.IntN(2)]
 					db, err := boltstore.Open(w.path, w.options)
 					if err != nil {

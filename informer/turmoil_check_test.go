@@ -33,6 +33,7 @@ type belief struct {
 	life   int
 	fail   bool
 	there  map[string]*corev1.ConfigMap
+	gone   map[types.UID]int // the life in which it was last told the delete of an object
 	log    []string
 	// excused are objects whose delete need not be told, since the file may have lost that
 	// they were.
@@ -114,8 +115,13 @@ func (l blife) told(typ cache.DeltaType, obj any) error {
 		}
 	}
 	if typ == cache.Deleted {
+		if !b.durable && o.UID != "" && b.gone[o.UID] == l.n {
+			b.m.fault("%s is told the delete of %s %s twice in a life", b.name, keyOf(o), o.UID)
+		}
+		b.gone[o.UID] = l.n
 		delete(b.there, keyOf(o))
 	} else {
+		delete(b.gone, o.UID)
 		b.there[keyOf(o)] = o
 	}
 	return nil

@@ -293,7 +293,7 @@ func TestTurmoil(t *testing.T) {
 				for i := range 1 + r.IntN(3) {
 					s := &tsource{own: map[string]bool{}, purge: r.IntN(3) == 0, ns: []string{"", "web", "default"}[i]}
 					for _, d := range []bool{false, true} {
-						b := &belief{m: m, s: s, durable: d, name: fmt.Sprintf("source %d durable %v", i, d), there: map[string]*corev1.ConfigMap{}, excused: map[types.UID]bool{}}
+						b := &belief{m: m, s: s, durable: d, name: fmt.Sprintf("source %d durable %v", i, d), there: map[string]*corev1.ConfigMap{}, gone: map[types.UID]int{}, excused: map[types.UID]bool{}}
 						b.cond.L = &b.mu
 						if d {
 							s.durable = b

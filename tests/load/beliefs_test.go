@@ -152,6 +152,8 @@ func (b *belief) told(live bool, m metav1.Object) uint64 {
 		b.fault("%s is told object %d of slot %d, and not the delete of %d", b.name, inc, slot, was.inc())
 	case was.life() == b.life%(1<<lifeBits) && version < was.version() && !b.again():
 		b.fault("%s is told version %d of slot %d after %d", b.name, version, slot, was.version())
+	case was.life() == b.life%(1<<lifeBits) && !live && !was.live() && inc == was.inc() && b.way == plain:
+		b.fault("%s is told the delete of object %d of slot %d twice", b.name, inc, slot)
 	}
 	b.row[slot].Store(uint64(wordOf(live, b.life, inc, version)))
 	b.words[calls].Add(1)
