@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"crypto/fips140"
 	"errors"
 	"fmt"
 	"os"
@@ -59,6 +60,15 @@ func Func(name string, read func() (*keyset.Handle, error)) *Keyset {
 	return &Keyset{"the keyset " + name, read}
 }
 
+// checkMode returns an error if the program may only use what FIPS 140 allows. AES-GCM with
+// nonces of Tink's own is not.
+func checkMode() error {
+	if fips140.Enforced() {
+		return errors.New("GODEBUG=fips140=only does not allow the encryption of files; run with fips140=on, or without a keyset")
+	}
+	return nil
+}
+
 // String returns the keyset's name in errors.
 func (k *Keyset) String() string { return k.name }
 
@@ -81,6 +91,9 @@ type Master struct {
 // Read reads the keyset.
 func (k *Keyset) Read() (*Master, error) {
 	fail := func(err error) (*Master, error) { return nil, fmt.Errorf("%w: %s: %w", ErrKeyset, k.name, err) }
+	if err := checkMode(); err != nil {
+		return fail(err)
+	}
 	h, err := k.read()
 	if err != nil {
 		return fail(err)
@@ -102,6 +115,9 @@ func (k *Keyset) Read() (*Master, error) {
 // Generate writes a new keyset with one key to path, readable only by its owner. It
 // fails if there is a file already.
 func Generate(path string) error {
+	if err := checkMode(); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrKeyset, path, err)
+	}
 	h, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
 	if err != nil {
 		return err
@@ -131,6 +147,9 @@ const rotateWait = 10 * time.Second
 // other keys stay, for files that they have sealed. A crash leaves the old or the new
 // keyset. The file keeps its owner and mode, and a symlink stays a symlink.
 func Rotate(path string) error {
+	if err := checkMode(); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrKeyset, path, err)
+	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return fmt.Errorf("%w: %w; is the path right?", ErrKeyset, err)
