@@ -39,7 +39,7 @@ func TestReplacementKeepsAside(t *testing.T) {
 			want := 0
 			switch name {
 			case "open":
-				db.healing().heal(errTripped)
+				db.healing().heal(errTripped, db.h.now.Load())
 				want = 1
 			case "rotated":
 				db = rotated(t, db)

@@ -55,8 +55,9 @@ type DB struct {
 	at      pathWatch
 	judged  judged // the file that Open looked at last
 	heals   struct {
-		mu   sync.Mutex
-		last time.Time
+		mu       sync.Mutex
+		last     time.Time
+		standing atomic.Pointer[unhealed]
 	}
 
 	relisting chan struct{} // one element for each relist under way, at most maxRelists
@@ -132,10 +133,10 @@ func (db *DB) AsidePaths() []string {
 	return slices.Clone(db.aside)
 }
 
-// Err says why commits, or the writes of a relist, fail at the moment. If they do not
-// fail, it says whether the file is no longer at its path (see [DB.AtPath]), was taken
-// (ErrTaken) or is closed. nil means that all is well. Failed commits are retried until
-// they succeed, and no change is lost.
+// Err says why commits, or the writes of a relist, fail at the moment, or that damage in
+// the file could not be healed. Otherwise it says whether the file is no longer at its path
+// (see [DB.AtPath]), was taken (ErrTaken) or is closed. nil means that all is well. Failed
+// commits are retried until they succeed, and no change is lost.
 func (db *DB) Err() error {
 	db.mu.Lock()
 	closed := db.closed
@@ -149,6 +150,9 @@ func (db *DB) Err() error {
 			return fmt.Errorf("boltstore: %s: %w", db.path, ErrTaken)
 		}
 		return at
+	}
+	if d := db.damage(); d != nil {
+		return fmt.Errorf("boltstore: %s: %w", db.path, d.why)
 	}
 	return cmp.Or(db.commit.err(), at)
 }

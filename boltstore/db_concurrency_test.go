@@ -149,7 +149,7 @@ func TestLostDictionaryIsNotReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.healing().heal(errTripped)
+	db.healing().heal(errTripped, db.h.now.Load())
 	if err := s.Err(); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("it says %v", err)
 	}
@@ -320,7 +320,7 @@ func TestConversionBehindLink(t *testing.T) {
 	}
 	closeTest(t, db)
 	db = openTest(t, path, Options{AllowUnsafePath: true, Keyset: sealtest.Keyset()})
-	db.healing().heal(errors.New("a test"))
+	db.healing().heal(errors.New("a test"), db.h.now.Load())
 	if st, err := os.Lstat(path); err != nil || st.Mode().Type() != os.ModeSymlink {
 		t.Errorf("the link is %v %v", st, err)
 	}

@@ -58,7 +58,7 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 		db.heals.mu.Lock()
 		db.heals.last = time.Time{}
 		db.heals.mu.Unlock()
-		db.healing().heal(errors.New("a test"))
+		db.healing().heal(errors.New("a test"), db.h.now.Load())
 		return nil
 	})
 	beside("snapshot", 100, func(*rand.Rand) error {

@@ -261,7 +261,7 @@ func TestCopiesKeepPositions(t *testing.T) {
 		t.Fatal(err)
 	}
 	durableOf(t, db).same(t, "compacted", was, true)
-	db.healing().heal(errors.New("said the test"))
+	db.healing().heal(errors.New("said the test"), db.h.now.Load())
 	durableOf(t, db).same(t, "healed", was, true)
 	closeTest(t, db)
 	for _, f := range filesIn(t, filepath.Dir(path)) {
@@ -294,7 +294,7 @@ func TestCopiesKeepPositions(t *testing.T) {
 	was = durableOf(t, db)
 	was.same(t, "begun", was, true)
 	clk.Step(time.Hour)
-	db.healing().heal(errors.New("said the test"))
+	db.healing().heal(errors.New("said the test"), db.h.now.Load())
 	durableOf(t, db).same(t, "healed", was, true)
 	hidden("healed")
 	closeTest(t, db)
@@ -348,7 +348,7 @@ func TestPlainFilesAside(t *testing.T) {
 	path := testPath(t)
 	fillCluster(t, path, Options{}, 20)
 	db := openTest(t, path, Options{decrypt: true})
-	db.healing().heal(errors.New("said the test"))
+	db.healing().heal(errors.New("said the test"), db.h.now.Load())
 	aside := db.AsidePaths()
 	closeTest(t, db)
 	warned := func(o Options) (got []string) {
@@ -370,7 +370,7 @@ func TestPlainFilesAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	db = openTest(t, path, Options{Keyset: sealtest.Keyset()})
-	db.healing().heal(errors.New("said the test"))
+	db.healing().heal(errors.New("said the test"), db.h.now.Load())
 	if len(db.AsidePaths()) != 1 {
 		t.Fatal(db.AsidePaths())
 	}

@@ -157,7 +157,7 @@ func TestParkedEntriesDamaged(t *testing.T) {
 				t.Fatalf("%+v", st)
 			}
 			ruinBucket(t, db, bucket)
-			db.healing().heal(errTripped)
+			db.healing().heal(errTripped, db.h.now.Load())
 			before := pos.lost
 			p.add(t, s, configMap("a", "after", 1001, nil))
 			p.wait(t)

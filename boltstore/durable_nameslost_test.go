@@ -45,7 +45,7 @@ func TestHandlerNameLostWithPage(t *testing.T) {
 				case where == "nothing":
 				case open:
 					ruin(t, path, page)
-					db.healing().heal(errTripped)
+					db.healing().heal(errTripped, db.h.now.Load())
 				}
 				if !open {
 					closeTest(t, db)

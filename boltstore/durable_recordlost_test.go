@@ -43,12 +43,12 @@ func TestHandlerOfLostRecords(t *testing.T) {
 		lost         bool
 	}{
 		"nothing": {
-			func(t *testing.T, l lives) lives { l.db.healing().heal(errTripped); return l },
+			func(t *testing.T, l lives) lives { l.db.healing().heal(errTripped, l.db.h.now.Load()); return l },
 			func(t *testing.T, l lives) lives { return reopen(t, l.db.path, o) }, false},
 		"an index": {
 			func(t *testing.T, l lives) lives {
 				write(t, l, func(g genTx) error { return g.Bucket.DeleteBucket(layout.BucketIndex) })
-				l.db.healing().heal(errTripped)
+				l.db.healing().heal(errTripped, l.db.h.now.Load())
 				return l
 			}, nil, false},
 		"a page of records": {

@@ -100,7 +100,7 @@ func TestHandlerOfALostSource(t *testing.T) {
 			db := openTest(t, path, o)
 			_, err := db.Compact(t.Context(), nil)
 			must(t, err)
-			db.healing().heal(errTripped)
+			db.healing().heal(errTripped, db.h.now.Load())
 			closeTest(t, db)
 			check("compacted and healed", o, 3)
 		})

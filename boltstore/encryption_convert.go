@@ -58,7 +58,7 @@ func (db converting) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, e
 	}
 	aside := ""
 	if !res.whole() {
-		aside, err = db.beside.Copy(old.f)
+		aside, _, err = db.beside.Copy(old.f)
 	}
 	if err == nil {
 		err = db.step("rename")

@@ -43,8 +43,8 @@ type handle struct {
 	long sync.RWMutex
 
 	// tripped is called after a panic or memory fault out of bbolt, outside all locks.
-	// The file then has damage that bbolt does not notice.
-	tripped func(error)
+	// met, the file beneath the handle, then has damage that bbolt does not notice.
+	tripped func(err error, met *boltFile)
 
 	// noteInUse notes in the file that it is in use. It runs in the first write
 	// transaction, also after a swap. notedInUse says that it has run. writeMu guards it.
@@ -191,9 +191,10 @@ func sayMaxSize(err error, size int) error {
 func (h *handle) watch(fn func() error) error {
 	err := fn()
 	if errors.Is(err, errTripped) && h.tripped != nil {
-		h.tripped(err)
+		h.tripped(err, met)
 	}
 	return err
+	met := h.now.Load()
 }
 
 // settled returns once memory has followed the transaction with that id, which a reader

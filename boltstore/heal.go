@@ -65,19 +65,42 @@ func (db healing) replace(why error) error {
 	return nil
 }
 
-// heal replaces the open file by a new one with everything that can be saved. Readers and
-// writers wait until it is done. Sources that have lost something become degraded.
-func (db healing) heal(why error) {
+// unhealed is damage that could not be healed. It stands while its file is the open one.
+type unhealed struct {
+	file  *boltFile
+	why   error
+	since time.Time
+}
+
+// damage returns the damage that stands, nil if there is none.
+func (db *DB) damage() *unhealed {
+	if d := db.heals.standing.Load(); d != nil && d.file == db.h.now.Load() {
+		return d
+	}
+	return nil
+}
+
+// heal replaces the open file, if it is still the one in which damage was met, by a new
+// one with everything that can be saved. Readers and writers wait until it is done.
+// Sources that have lost something become degraded.
+func (db healing) heal(why error, met *boltFile) {
 	db.heals.mu.Lock()
 	defer db.heals.mu.Unlock()
-	now := db.opts.Clock.Now()
-	if !db.heals.last.IsZero() && now.Sub(db.heals.last) < minHeal {
+	if db.h.now.Load() != met {
 		return
 	}
-	db.heals.last = now
-	if err := db.healNow(why); err != nil {
-		db.log().Error(err, "The file is damaged and could not be replaced; restart the program when there is room for another file", "file", db.path)
+	now, d := db.opts.Clock.Now(), db.damage()
+	if d == nil {
+		d = &unhealed{met, why, now}
 	}
+	if db.heals.last.IsZero() || now.Sub(db.heals.last) >= minHeal {
+		db.heals.last = now
+		if err := db.healNow(why); err != nil {
+			db.log().Error(err, "The file is damaged and could not be replaced; restart the program when there is room for another file", "file", db.path)
+			d = &unhealed{met, fmt.Errorf("%w; it could not be replaced: %w", why, err), d.since}
+		}
+	}
+	db.heals.standing.Store(d)
 }
 
 // healPages heals the open file if its pages do not form trees. A list after damage
@@ -107,13 +130,16 @@ func (db healing) healNow(why error) error {
 	if err := db.replacing().inPlace(path); err != nil {
 		return err
 	}
-	aside, err := db.beside.Copy(old.f)
+	aside, unread, err := db.beside.Copy(old.f)
 	if err != nil {
 		return err
 	}
+	if unread != nil {
+		why = fmt.Errorf("%w: %w", why, unread)
+	}
 	var saved salvaged
 	lost, perr := precheck(aside) // bbolt may have stumbled without any loss
-	lost = lost || perr != nil || db.judged.lost || errors.Is(why, errOverwritten)
+	lost = lost || perr != nil || unread != nil || db.judged.lost || errors.Is(why, errOverwritten)
 	same := seals{db.h.seal, db.h.seal}
 	name, err := db.replacing().makeFile(path, header{Keys: db.h.keys, Rotate: db.h.rotate}, func(to *bolt.DB) error {
 		if st, err := old.f.Stat(); err == nil {
@@ -123,11 +149,11 @@ func (db healing) healNow(why error) error {
 		return saved.unwritten()
 	})
 	if err != nil {
-		return errors.Join(err, db.files.Remove(aside))
+		return faults.Join(err, db.files.Remove(aside))
 	}
 	b, err := db.replacing().install(name, path, old.is)
 	if err != nil {
-		return errors.Join(err, db.files.Remove(aside))
+		return faults.Join(err, db.files.Remove(aside))
 	}
 	db.h.put(b)
 	db.h.notedInUse = false
@@ -161,17 +187,17 @@ func (db replacing) claimedMetas() map[string]*sourceMeta {
 func (db replacing) install(name, path string, was os.FileInfo) (*boltFile, error) {
 	b, err := openBolt(name, boltOptions(db.opts))
 	if err != nil {
-		return nil, errors.Join(err, db.files.Remove(name))
+		return nil, faults.Join(err, db.files.Remove(name))
 	}
 	b.AllocSize = db.opts.allocSize()
 	if db.opts.Durability == DurabilityProcess {
-		err = errors.Join(db.files.Write(b.DB, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), db.files.Sync(b.DB))
+		err = faults.Join(db.files.Write(b.DB, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), db.files.Sync(b.DB))
 	}
 	if err == nil {
 		err = db.takePlaceSynced(name, path, was)
 	}
 	if err != nil {
-		return nil, errors.Join(err, b.Close(), db.files.Remove(name))
+		return nil, faults.Join(err, b.Close(), db.files.Remove(name))
 	}
 	return b, nil
 }

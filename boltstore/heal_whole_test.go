@@ -65,7 +65,12 @@ func TestListMeetsDamage(t *testing.T) {
 // healable opens a file with 400 listed objects.
 func healable(t *testing.T) (*DB, *Claimed, server) {
 	t.Helper()
-	db := openTest(t, testPath(t), Options{ObjectMemory: -1})
+	return healableAt(t, testPath(t), Options{ObjectMemory: -1})
+}
+
+func healableAt(t *testing.T, path string, o Options) (*DB, *Claimed, server) {
+	t.Helper()
+	db := openTest(t, path, o)
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	srv := server{}
 	for i := range 400 {

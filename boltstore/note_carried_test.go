@@ -174,7 +174,7 @@ func TestSalvageOfNotedRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.healing().heal(ErrDamaged)
+	db.healing().heal(ErrDamaged, db.h.now.Load())
 	if s.Err() == nil {
 		t.Error("not damaged?")
 	}

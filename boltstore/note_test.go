@@ -92,7 +92,7 @@ func TestNotesStay(t *testing.T) {
 	again("rotated and reopened", o)
 	again("decrypted", Options{Keyset: o.Keyset, decrypt: true})
 	again("encrypted", o)
-	db.healing().heal(ErrDamaged)
+	db.healing().heal(ErrDamaged, db.h.now.Load())
 	expectNoted(t, "healed", s, want...)
 	snap, err := db.Snapshot()
 	if err != nil {

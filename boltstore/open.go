@@ -323,7 +323,7 @@ func (db replacing) makeFile(path string, h header, fill func(*bolt.DB) error) (
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, db.files.Remove(name))
+			err = faults.Join(err, db.files.Remove(name))
 		}
 	}()
 	b, err := bolt.Open(name, 0o600, &bolt.Options{Timeout: time.Second, NoSync: true, FreelistType: bolt.FreelistMapType})
@@ -348,7 +348,7 @@ func (db replacing) makeFile(path string, h header, fill func(*bolt.DB) error) (
 	if err == nil {
 		err = db.files.Sync(b)
 	}
-	return name, errors.Join(err, b.Close())
+	return name, faults.Join(err, b.Close())
 }
 
 // explain adds to err the file's name and what to do.

@@ -25,7 +25,7 @@ func TestDictionaryVersionsGoOn(t *testing.T) {
 			db = rotated(t, db)
 			s = claimTest(t, db, podClaim())
 		} else {
-			db.healing().heal(errors.New("said the test"))
+			db.healing().heal(errors.New("said the test"), db.h.now.Load())
 		}
 		s.packs = pack.NewSet() // as in another process
 		db.packs[s.id] = s.packs

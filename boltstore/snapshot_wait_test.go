@@ -14,7 +14,7 @@ import (
 func TestNobodyWaitsForSnapshot(t *testing.T) {
 	for name, swap := range map[string]func(db *DB) error{
 		"compact": func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err },
-		"heal":    func(db *DB) error { db.healing().heal(errTripped); return nil },
+		"heal":    func(db *DB) error { db.healing().heal(errTripped, db.h.now.Load()); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			begun, end := make(chan struct{}), make(chan struct{})

@@ -1,11 +1,14 @@
 package informer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 // says verifies a check: it says all of the words, or nil if there are none.
@@ -201,6 +205,51 @@ func TestHealthOfAFileTooFullForARelist(t *testing.T) {
 		says(t, "full for a minute", live)
 		after(5 * time.Minute)
 		says(t, "full for longer", live, "commits have failed for 5m", "MaxSize")
+	})
+}
+
+// TestHealthOfADamagedFile: damage that cannot be healed makes the program unready at once,
+// and not live after five minutes, though the server is silent and nothing is to be
+// committed. The checks say which file it is, and why it was not healed.
+func TestHealthOfADamagedFile(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.options.ObjectMemory = -1
+		var full atomic.Bool
+		tuning.SetFile(&w.options, tuning.File{Op: func(op, _ string) error {
+			if op == "create" && full.Load() {
+				return syscall.ENOSPC
+			}
+			return nil
+		}})
+		w.create("one")
+		l := w.live(Options{}).run().synced()
+		ready, live := Ready(l.db, 0), Live(l.db)
+		if err := w.sim.RefuseConnections(true); err != nil {
+			t.Fatal(err)
+		}
+		after(20 * time.Second) // whatever was to be committed
+		says(t, "before", ready)
+		b, err := os.ReadFile(w.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(b[2*os.Getpagesize():], bytes.Repeat([]byte("no page of bbolt's, by any means"), len(b)))
+		if err := os.WriteFile(w.path, b, 0); err != nil {
+			t.Fatal(err)
+		}
+		full.Store(true)
+		l.inf.GetIndexer().List()
+		says(t, "damaged", ready, w.path, "damaged", "it could not be replaced", syscall.ENOSPC.Error())
+		after(time.Minute)
+		says(t, "damaged for a minute", ready, w.path)
+		says(t, "damaged for a minute", live)
+		after(5 * time.Minute)
+		says(t, "damaged for longer", live, "the file has been damaged for 6m", w.path, syscall.ENOSPC.Error())
+		l.cancel()
+		<-l.done
+		if err := l.db.Close(); err == nil {
+			t.Error("closing said nothing of the damage")
+		}
 	})
 }
 

@@ -33,7 +33,7 @@ var (
 	fileBytes      = desc("kubewake_file_bytes", "Size of the file.")
 	fileMoved      = desc("kubewake_file_moved", "1 while the file is not at its path: it was removed or renamed, or another file is there.")
 	fileWritten    = desc("kubewake_file_written_bytes_total", "Bytes written to the file, about: the pages of all transactions.")
-	fileFailing    = desc("kubewake_commit_failing", "1 while commits fail and are retried.")
+	fileFailing    = desc("kubewake_commit_failing", "1 while commits fail and are retried, or damage could not be healed.")
 	fileFailed     = desc("kubewake_commit_failures_total", "Tries to commit that failed. Nothing is lost: they are retried.")
 	fileSeconds    = desc("kubewake_commit_duration_seconds", "How long write transactions took, sync included.")
 	fileChanges    = desc("kubewake_commit_changes", "How many changes from the server went into one commit.")

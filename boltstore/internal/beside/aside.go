@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
@@ -65,42 +66,72 @@ func (f *Files) SetAside(path string, is os.FileInfo) (string, error) {
 	if st, err := src.Stat(); err != nil || !os.SameFile(st, is) {
 		return "", errors.Join(ErrReplaced, err)
 	}
-	return f.Copy(src)
+	name, _, err := f.Copy(src)
+	return name, err
 }
 
-// Copy sets a copy of a file aside, which stays in use.
-func (f *Files) Copy(from *os.File) (string, error) {
-	name := f.AsideName()
+// Copy sets a copy of a file aside, which stays in use. The copy has holes where the disk
+// cannot read the file; unread says where, and is nil if there are none.
+func (f *Files) Copy(from *os.File) (name string, unread, err error) {
+	name = f.AsideName()
 	st, err := from.Stat()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	if err := f.copyTo(io.NewSectionReader(from, 0, st.Size()), name); err != nil {
+	if unread, err = f.copyTo(from, st.Size(), name); err != nil {
 		if rerr := f.Remove(name); !errors.Is(rerr, os.ErrNotExist) { // it was not even made
-			err = errors.Join(err, rerr)
+			err = faults.Join(err, rerr)
 		}
-		return "", err
+		return "", nil, err
 	}
 	f.TryLike(name, st)
-	return name, nil
+	return name, unread, nil
 }
 
-func (f *Files) copyTo(src io.Reader, to string) error {
+func (f *Files) copyTo(src io.ReaderAt, size int64, to string) (unread, err error) {
 	if err := f.Op("create", to); err != nil {
-		return err
+		return nil, err
 	}
 	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = io.Copy(dst, src)
+	unread, err = copyParts(dst, src, size)
+	if err == nil {
+		err = dst.Truncate(size) // a hole may be at its end
+	}
 	if err == nil {
 		err = f.Op("sync", to)
 	}
 	if err == nil {
 		err = dst.Sync()
 	}
-	return errors.Join(err, dst.Close())
+	return unread, faults.Join(err, dst.Close())
+}
+
+// copyParts copies what can be read of size bytes.
+func copyParts(dst io.WriterAt, src io.ReaderAt, size int64) (unread, err error) {
+	const large, small = 1 << 20, 4 << 10 // small is a sector of most disks
+	var holes faults.List
+	b := make([]byte, min(large, size))
+	for at, step := int64(0), int64(large); at < size; {
+		n, err := src.ReadAt(b[:min(step, size-at)], at)
+		switch whole := int64(n) == min(step, size-at); {
+		case !whole && step == large:
+			step = small
+			continue
+		case !whole:
+			holes.Add(fmt.Errorf("the disk cannot read %d bytes at %d: %w", min(step, size-at), at, err))
+		default:
+			if _, err := dst.WriteAt(b[:n], at); err != nil {
+				return nil, err
+			}
+		}
+		if at += step; at%large == 0 {
+			step = large
+		}
+	}
+	return holes.Err(), nil
 }
 
 // TryLike gives the file called name the mode and owner of from. It only logs a failure,

@@ -18,6 +18,8 @@ func Catch(as error, fn func() error) (err error) {
 			return
 		} else if e, ok := r.(error); ok && errors.Is(e, ErrDamaged) {
 			err = e
+		} else if _, ok := r.(interface{ Addr() uintptr }); ok { // Go calls it a nil pointer
+			err = fmt.Errorf("%w: a page cannot be read: the disk fails, or the page is damaged or was cut off", as)
 		} else {
 			err = fmt.Errorf("%w: %v", as, r)
 		}

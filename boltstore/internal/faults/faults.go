@@ -23,8 +23,7 @@ var (
 const Most = 20
 
 // List keeps the first errors of many, and counts all of them. The zero value
-// is empty. Its text has one line for each error kept. It is not safe for
-// concurrent use.
+// is empty. Its text is one line. It is not safe for concurrent use.
 type List struct {
 	first []error
 	n     int
@@ -57,6 +56,15 @@ func (l *List) AddOf(what string, err error) {
 	}
 }
 
+// Join is errors.Join with a text of one line.
+func Join(errs ...error) error {
+	var l List
+	for _, err := range errs {
+		l.Add(err)
+	}
+	return l.Err()
+}
+
 // Err returns the list, or nil if it is empty.
 func (l *List) Err() error {
 	if l.n == 0 {
@@ -66,14 +74,14 @@ func (l *List) Err() error {
 }
 
 func (l *List) Error() string {
-	var lines []string
+	var texts []string
 	for _, err := range l.first {
-		lines = append(lines, err.Error())
+		texts = append(texts, err.Error())
 	}
 	if more := l.n - len(l.first); more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more", more))
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(texts, "; ")
 }
 
 func (l *List) Unwrap() []error { return l.first }

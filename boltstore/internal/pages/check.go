@@ -78,6 +78,9 @@ const Lost = "neither in use nor free"
 // leaves the leaf pages of a bucket for which left, unless it is nil, returns a function.
 // That is called if there are some.
 func (f *File) scan(flat func(path []string) bool, left func(path []string, root uint64) func()) (seen pageSet, err error) {
+	if f.meta.unread != nil {
+		return nil, f.meta.unread
+	}
 	if want := int64(f.meta.pages) * int64(f.meta.pageSize); want > f.size {
 		return nil, fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d", faults.ErrDamaged, f.size, want)
 	}
@@ -118,8 +121,8 @@ const noFreelist = ^uint64(0) // bbolt works it out
 // is damaged, the commit would free pages in use, or billions of pages, which takes all
 // memory.
 func (f *File) CheckFreelist() error {
-	if f.meta.freelist == noFreelist {
-		return nil
+	if f.meta.unread != nil || f.meta.freelist == noFreelist {
+		return f.meta.unread
 	}
 	b := make([]byte, HeadSize+8)
 	p, err := f.begin(f.meta.freelist, b)

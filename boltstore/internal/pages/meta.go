@@ -28,12 +28,17 @@ var pageSizes = []uint32{1024, 2048, 4096, 8192, 16384, 32768, 65536}
 // newestMeta returns the valid meta page of the latest transaction. The first meta page
 // says where the second one is. If the first is broken, newestMeta looks for the second
 // at each page size and takes the first match, as bbolt does. Later pages may hold
-// anything.
+// anything. A page that the disk cannot read counts as broken, and is noted in the result.
 func newestMeta(r io.ReaderAt) (*meta, error) {
-	best, err := readMeta(r, 0)
-	if err != nil {
-		return nil, err
+	var unread error
+	read := func(at int64) *meta {
+		m, err := readMeta(r, at)
+		if err != nil {
+			unread = fmt.Errorf("%w: the disk cannot read a meta page: %w", faults.ErrDamaged, err)
+		}
+		return m
 	}
+	best := read(0)
 	seen := best.magic == magic
 	sizes := pageSizes
 	if best.valid() {
@@ -42,10 +47,7 @@ func newestMeta(r io.ReaderAt) (*meta, error) {
 		best = nil
 	}
 	for _, size := range sizes {
-		m, err := readMeta(r, int64(size))
-		if err != nil {
-			return nil, err
-		}
+		m := read(int64(size))
 		seen = seen || m.magic == magic
 		if m.valid() && m.pageSize == size && (best == nil || m.txid > best.txid) {
 			best = m
@@ -54,6 +56,8 @@ func newestMeta(r io.ReaderAt) (*meta, error) {
 	}
 	const most = 1 << 44 // bytes; kubewake never writes a larger file
 	switch {
+	case best == nil && unread != nil:
+		return nil, unread
 	case best == nil && !seen && !traces(r):
 		return nil, fmt.Errorf("%w: it has no bbolt meta page", faults.ErrForeign)
 	case best == nil:
@@ -61,6 +65,7 @@ func newestMeta(r io.ReaderAt) (*meta, error) {
 	case best.pages > most/uint64(best.pageSize):
 		return nil, fmt.Errorf("%w: it should have %d pages", faults.ErrDamaged, best.pages)
 	}
+	best.unread = unread
 	return best, nil
 }
 
@@ -94,13 +99,14 @@ type meta struct {
 	root, freelist           uint64
 	pages, txid, sum         uint64
 	body                     []byte
+	unread                   error // why the other meta page, which may be newer, cannot be read
 }
 
 func readMeta(r io.ReaderAt, at int64) (*meta, error) {
 	b := make([]byte, metaBytes)
 	n, err := r.ReadAt(b, at+pageHead)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+		return &meta{}, err
 	}
 	if n < len(b) {
 		return &meta{}, nil
