@@ -3,6 +3,7 @@ package boltstore
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -182,19 +183,23 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 
 // sayMaxSize adds to an error what to do if the file may not grow.
 func sayMaxSize(err error, size int) error {
-	if errors.Is(err, berrors.ErrMaxSizeReached) {
+	switch {
+	case !errors.Is(err, berrors.ErrMaxSizeReached):
+	case strconv.IntSize == 32 && size == mostNarrow:
+		err = fmt.Errorf("%w: the file of a 32-bit program has at most %d bytes, use a 64-bit one or keep less in the file", err, size)
+	default:
 		err = fmt.Errorf("%w: Options.MaxSize is %d bytes, raise it (kubewake: --max-size)", err, size)
 	}
 	return err
 }
 
 func (h *handle) watch(fn func() error) error {
+	met := h.now.Load()
 	err := fn()
 	if errors.Is(err, errTripped) && h.tripped != nil {
 		h.tripped(err, met)
 	}
 	return err
-	met := h.now.Load()
 }
 
 // settled returns once memory has followed the transaction with that id, which a reader

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -116,6 +117,9 @@ func (db opening) tryOpen() (*boltFile, error) {
 	}
 	if err := db.lookAt(); err != nil {
 		return nil, err
+	}
+	if strconv.IntSize == 32 && st.Size() > math.MaxInt32 {
+		return nil, syscall.ENOMEM
 	}
 	var b *boltFile
 	err = faults.Contain(func() (err error) {
@@ -267,33 +271,6 @@ func (db opening) judgeHeader(b *boltFile) error {
 	})
 }
 
-// ours says whether a page is of a kubewake file. Files of earlier programs have no mark;
-// names that occur together tell them.
-func ours(page map[string]*pages.Bucket) bool {
-	has := func(names ...[]byte) bool {
-		return !slices.ContainsFunc(names, func(name []byte) bool { _, ok := page[string(name)]; return !ok })
-	}
-	for _, sub := range page {
-		if sub != nil && sub.Seq == layout.Signature {
-			return true
-		}
-	}
-	return has(layout.BucketFile, layout.BucketSources) || has(layout.BucketGen, layout.BucketJournal, layout.KeyMeta)
-}
-
-// foreign says why a sound bbolt file has no header of ours.
-func foreign(path string) error {
-	f, done, err := pages.Open(path)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if f.Once(ours) {
-		return fmt.Errorf("%w: the file's header and sources are lost", ErrDamaged)
-	}
-	return fmt.Errorf("%w: it is another program's bbolt file", ErrForeign)
-}
-
 // errUncleanBoot: the machine stopped while the file was written without syncs. Its
 // contents are verified and copied to a new file.
 var errUncleanBoot = fmt.Errorf("%w: the machine was not shut down in order", ErrDamaged)
@@ -378,6 +355,8 @@ func (db opening) explain(err error) error {
 	case errors.Is(err, syscall.EROFS):
 		hint = "; mount it for writing, or choose a file on another file system"
 	case errors.Is(err, fs.ErrPermission) && db.opts.ReadOnly:
+	case errors.Is(err, syscall.ENOMEM): // of address space
+		hint = "; a file of this size needs a 64-bit program"
 		hint = "; only its user and root can read it"
 	case errors.Is(err, fs.ErrPermission):
 		hint = "; the file and its folder must be writable for this user"

@@ -1,6 +1,9 @@
 package boltstore
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
@@ -33,4 +36,31 @@ func up(path []string, n int) string {
 		return ""
 	}
 	return path[len(path)-1-n]
+}
+
+// ours says whether a page is of a kubewake file. Files of earlier programs have no mark;
+// names that occur together tell them.
+func ours(page map[string]*pages.Bucket) bool {
+	has := func(names ...[]byte) bool {
+		return !slices.ContainsFunc(names, func(name []byte) bool { _, ok := page[string(name)]; return !ok })
+	}
+	for _, sub := range page {
+		if sub != nil && sub.Seq == layout.Signature {
+			return true
+		}
+	}
+	return has(layout.BucketFile, layout.BucketSources) || has(layout.BucketGen, layout.BucketJournal, layout.KeyMeta)
+}
+
+// foreign says why a sound bbolt file has no header of ours.
+func foreign(path string) error {
+	f, done, err := pages.Open(path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if f.Once(ours) {
+		return fmt.Errorf("%w: the file's header and sources are lost", ErrDamaged)
+	}
+	return fmt.Errorf("%w: it is another program's bbolt file", ErrForeign)
 }

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"cmp"
+	"strconv"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -62,7 +63,8 @@ type Options struct {
 	HandlerAge time.Duration
 	// MaxSize bounds the file, in bytes. Set it if others need room on the disk. A
 	// sixteenth of it, at most 1 MiB, is not used. An empty file takes that sixteenth and
-	// 7 pages of the system's in any case. 0 or less means no bound. Encryption may bring a
+	// 7 pages of the system's in any case. 0 or less means no bound. A 32-bit program's file
+	// has at most 1 GiB. Encryption may bring a
 	// file above the bound, by 70 % where objects are tiny: it takes no commits then.
 	MaxSize int
 	// Compression: set it to CompressionZstd to spare disk and flash. Default
@@ -177,6 +179,10 @@ type Options struct {
 	migrations map[int]migration
 }
 
+// mostNarrow is how large a 32-bit program lets its file become. bbolt maps 2 GiB for a larger
+// one, which leaves no addresses for the map of its copy, as compaction and healing need.
+const mostNarrow = 1 << 30
+
 func (o Options) withDefaults() Options {
 	o.Window = cmp.Or(o.Window, 20*time.Millisecond)
 	o.FlushInterval = max(cmp.Or(o.FlushInterval, 5*time.Second), time.Millisecond)
@@ -191,6 +197,9 @@ func (o Options) withDefaults() Options {
 	o.compactMinSize = cmp.Or(o.compactMinSize, 16<<20)
 	o.CollectAfter = cmp.Or(o.CollectAfter, 30*24*time.Hour)
 	o.LockTimeout = cmp.Or(o.LockTimeout, 500*time.Millisecond)
+	if strconv.IntSize == 32 && (o.MaxSize <= 0 || o.MaxSize > mostNarrow) {
+		o.MaxSize = mostNarrow
+	}
 	o.keepCorrupt = cmp.Or(o.keepCorrupt, 3)
 	o.keepCorruptBytes = cmp.Or(o.keepCorruptBytes, 1<<30)
 	if o.LockTimeout < 0 {
