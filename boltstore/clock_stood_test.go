@@ -82,7 +82,7 @@ func TestAgeAfterAStop(t *testing.T) {
 	var at time.Time
 	var slept time.Duration
 	confirm := func() { at, slept = c.Now(), s.Slept() }
-	s.SetFreshness(nil, func() (time.Duration, bool) { return c.Now().Sub(at) + s.Slept() - slept, true }) // as fifo.Queue.Age
+	s.SetFreshness(nil, nil, func() (time.Duration, bool) { return c.Now().Sub(at) + s.Slept() - slept, true }) // as fifo.Queue.Age
 	is := func(when string, want time.Duration) {
 		t.Helper()
 		view, err := db.View(configMaps)

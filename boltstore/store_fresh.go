@@ -22,6 +22,18 @@ func (s *Store) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	return errNobodyKeeps
 }
 
+// WaitForVersion returns nil once every change up to the version can be read: the server has
+// had that version, perhaps by changes of other types, and has confirmed the source since.
+// It asks as WaitForFresh does, and has its errors.
+func (s *Store) WaitForVersion(ctx context.Context, version string) error {
+	if keeper := s.db.claimOf(s.id); keeper != nil {
+		if f := keeper.freshness.Load(); f != nil {
+			return f.reached(ctx, version)
+		}
+	}
+	return errNobodyKeeps
+}
+
 // InUse says whether this program has the source claimed, as [State].InUse does.
 func (s *Store) InUse() bool {
 	return s.db.claimOf(s.id) != nil
@@ -29,14 +41,19 @@ func (s *Store) InUse() bool {
 
 // freshness: see SetFreshness.
 type freshness struct {
-	wait func(ctx context.Context, maxAge time.Duration) error
-	age  func() (age time.Duration, ok bool)
+	wait    func(ctx context.Context, maxAge time.Duration) error
+	reached func(ctx context.Context, version string) error
+	age     func() (age time.Duration, ok bool)
 }
 
-// SetFreshness says how WaitForFresh waits, and how long ago the server confirmed all that
+// SetFreshness says how WaitForFresh and WaitForVersion wait, and how long ago the server confirmed all that
 // can be read. ok is false if that is not known.
-func (s *Claimed) SetFreshness(wait func(ctx context.Context, maxAge time.Duration) error, age func() (age time.Duration, ok bool)) {
-	s.freshness.Store(&freshness{wait, age})
+func (s *Claimed) SetFreshness(
+	wait func(ctx context.Context, maxAge time.Duration) error,
+	reached func(ctx context.Context, version string) error,
+	age func() (age time.Duration, ok bool),
+) {
+	s.freshness.Store(&freshness{wait, reached, age})
 }
 
 // confirmedSince puts into st a confirmation that the file does not have yet: it notes one

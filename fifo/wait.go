@@ -31,7 +31,9 @@ func (q *Queue) WaitVersion(ctx context.Context, rv string) error {
 			delete(q.waiters.awaited, rv)
 		}
 	}()
-	return q.wait(ctx, func() bool { return a.come || atLeast(q.version.accepted, rv) })
+	return q.wait(ctx, func() bool {
+		return a.come || atLeast(q.version.accepted, rv) || q.hold.until != "" && atLeast(q.hold.until, rv)
+	})
 }
 
 // WaitDone returns nil once everything that was accepted before the call is in the file

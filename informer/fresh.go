@@ -53,6 +53,15 @@ func (inf *Informer) freshness(ctx context.Context, maxAge time.Duration) error 
 	}
 }
 
+// reached is freshness and WaitForVersion: after the server has confirmed the cache, its
+// version then counts, even if no object of this type has changed since.
+func (inf *Informer) reached(ctx context.Context, resourceVersion string) error {
+	if err := inf.freshness(ctx, 0); err != nil {
+		return err
+	}
+	return inf.WaitForVersion(ctx, resourceVersion)
+}
+
 // readableAge is how long ago the server confirmed what readers of the store can read.
 func (inf *Informer) readableAge() (age time.Duration, ok bool) {
 	src, err := inf.runningSource()

@@ -113,7 +113,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	}
 	inf.expectHandler()
 	store.SetUser(inf)
-	store.SetFreshness(inf.freshness, inf.readableAge)
+	store.SetFreshness(inf.freshness, inf.reached, inf.readableAge)
 	return inf, inf.SetTransform(o.Transform)
 }
 

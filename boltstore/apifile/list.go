@@ -94,8 +94,15 @@ func (s *storage) moment(ctx context.Context, src *source, q kubeapi.Query, snap
 	return at, err
 }
 
-// reach waits until the source has a version, and returns the newest moment.
+// reach waits until the source has a version, and returns the newest moment. A version of
+// other types' changes does not come by itself: then the server is asked.
 func (s *storage) reach(ctx context.Context, src *source, version uint64) (boltstore.Moment, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	asked := make(chan error, 1)
+	reached := false
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
 	var timer <-chan time.Time
 	for {
 		changed := s.db.Committed(src.st.Source)
@@ -103,13 +110,21 @@ func (s *storage) reach(ctx context.Context, src *source, version uint64) (bolts
 		if err != nil || number(at.Version) >= version {
 			return at, err
 		}
+		text := strconv.FormatUint(version, 10)
+		if reached {
+			at.Version = text
+			return at, nil
+		}
 		if timer == nil {
 			t := s.opts.Clock.NewTimer(patience)
 			defer t.Stop()
 			timer = t.C()
+			asking.Go(func() { asked <- src.WaitForVersion(ctx, text) })
 		}
 		select {
 		case <-changed:
+		case err := <-asked:
+			reached = err == nil
 		case <-timer:
 			return at, &kubeapi.TooLargeError{Version: version, Current: number(at.Version)}
 		case <-ctx.Done():

@@ -56,6 +56,7 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 			return nil, answer(err)
 		}
 		w.at, w.version = at, number(at.Version)
+		w.after = w.version
 		src.few = !s.part.Take(2 * oneRead)
 		objects := src.each(ctx, at, kubeapi.Query{Selection: q.Selection, Messages: q.Messages})
 		w.start = kubeapi.Start{Version: w.version, Known: w.version, Objects: func(yield func(*kubeapi.Object, error) bool) {

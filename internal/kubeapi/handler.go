@@ -106,6 +106,9 @@ func (r *Request) serve(verb string) (err error) {
 	if !r.Type.Namespaced && r.Namespace != "" {
 		return errNoResource()
 	}
+	if r.Namespace == "." || r.Namespace == ".." {
+		return errNoKey("/" + r.Type.Plural + "/" + r.Namespace + "/" + r.Name)
+	}
 	everywhere := r.Type.Namespaced && r.Namespace == ""
 	if everywhere && r.Name != "" {
 		return errNoResource()
@@ -292,6 +295,13 @@ func errNoVersion(rv string, err error) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
 		Message: fmt.Sprintf("resourceVersion: Invalid value: %q: %v", rv, err),
+	}}
+}
+
+// errNoKey is a server's answer to a namespace that cannot be a part of a key.
+func errNoKey(key string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: fmt.Sprintf("invalid key: %q", key),
 	}}
 }
 

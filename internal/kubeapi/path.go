@@ -17,8 +17,8 @@ type Path struct {
 }
 
 // ParsePath returns the zero Path for a path that is not below a group version, or that
-// has an empty element in the resource's place, which no server answers. The path of the
-// group version itself has no resource.
+// has an empty element in the place of group, version or resource, which no server
+// answers. The path of the group version itself has no resource.
 func ParsePath(path string) Path {
 	parts := strings.Split(strings.TrimRight(strings.TrimPrefix(path, "/"), "/"), "/")
 	var p Path
@@ -29,6 +29,9 @@ func ParsePath(path string) Path {
 		p.GroupVersion, parts = schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:]
 	default:
 		return p
+	}
+	if p.GroupVersion.Version == "" || p.GroupVersion.Group == "" && strings.HasPrefix(strings.TrimPrefix(path, "/"), "apis/") {
+		return Path{}
 	}
 	if len(parts) >= 3 && parts[0] == "namespaces" && !slices.Contains([]string{"status", "finalize"}, parts[2]) {
 		p.Namespace, parts = parts[1], parts[2:]

@@ -18,10 +18,11 @@ import (
 
 // caller is the sender of a request.
 type caller struct {
-	same  bool                      // this user: nothing is reviewed
-	user  authenticationv1.UserInfo // of others
-	token string                    // is passed on; "" of others means that they are impersonated
-	gate  gate                      // the gate that let the caller in
+	same   bool                      // this user: nothing is reviewed
+	nobody bool                      // has no credentials, and gets what is public
+	user   authenticationv1.UserInfo // of others
+	token  string                    // is passed on; "" of others means that they are impersonated
+	gate   gate                      // the gate that let the caller in
 
 	waiting *places // of the address, for requests that wait for the server
 }

@@ -174,8 +174,8 @@ func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// version answers with the server's version, or with that of the file's API.
-func (s *Server) version(w http.ResponseWriter, r *http.Request) {
+// plain answers with the server's version or health, or with that of the file's API.
+func (s *Server) plain(w http.ResponseWriter, r *http.Request) {
 	theirs := s.document(r, kubeapi.MediaJSON)
 	if theirs.withheld(r) {
 		s.file.ServeFile(w, r, nil)

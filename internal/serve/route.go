@@ -60,7 +60,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		s.schema(w, r, c)
 	case r.URL.Path == selfReviewPath && r.Method == http.MethodPost && !asSomebody:
 		s.selfReview(w, r)
-	case s.link == nil:
+	case c.nobody, s.link == nil:
 		s.file.ServeFile(w, r, nil)
 	case !reads || asSomebody || upgrades(r):
 		s.onward.ServeHTTP(w, r)
@@ -68,8 +68,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		s.read(w, r, c, p)
 	case isDiscovery(r.URL.Path, p):
 		s.discovery(w, r)
-	case strings.TrimSuffix(r.URL.Path, "/") == "/version":
-		s.version(w, r)
+	case isPlain(r.URL.Path):
+		s.plain(w, r)
 	default:
 		s.onward.ServeHTTP(w, r)
 	}

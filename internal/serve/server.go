@@ -116,7 +116,7 @@ func (s *Server) Loopback(addr, token string) (at net.Addr, ca []byte, err error
 	if err != nil {
 		return nil, nil, fmt.Errorf("the address to listen at (--listen): %w", err)
 	}
-	s.serve(l, holderOf(token), &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
+	s.serve(l, public(holderOf(token)), &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
 	return l.Addr(), ca, nil
 }
 
@@ -134,7 +134,7 @@ func (s *Server) TLS(addr string, o TLSOptions) (net.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the address to listen at (--tls-listen): %w", err)
 	}
-	s.serve(l, newAsks(s.link, s.limits).around(s.link.known(certs)), certs.config())
+	s.serve(l, public(newAsks(s.link, s.limits).around(s.link.known(certs))), certs.config())
 	return l.Addr(), nil
 }
 

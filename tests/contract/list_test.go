@@ -125,6 +125,23 @@ var lists = []testCase{
 		l = f.list(t, f.configMaps()+"?resourceVersionMatch=NotOlderThan&resourceVersion="+then)
 		atLeast(t, "list", l.GetResourceVersion(), then)
 	}},
+	{"a version of another type's change", func(t *testing.T, f *fixture) {
+		f.create(t, f.configMaps(), "a")
+		f.list(t, f.configMaps())
+		elsewhere := f.create(t, f.widgets(), "w").GetResourceVersion()
+		for _, query := range []string{"?resourceVersion=", "?resourceVersionMatch=NotOlderThan&resourceVersion=", "?limit=1&resourceVersion="} {
+			l := f.list(t, f.configMaps()+query+elsewhere)
+			names(t, l, "a")
+			atLeast(t, query, l.GetResourceVersion(), elsewhere)
+			w := f.watch(t, f.configMaps(), "resourceVersion="+l.GetResourceVersion())
+			f.create(t, f.configMaps(), "b")
+			w.expect(t, "ADDED b")
+			f.delete(t, f.configMaps(), "b")
+		}
+		if a := f.get(t, f.configMaps()+"/a?resourceVersion="+elsewhere); a.code != http.StatusOK {
+			t.Errorf("get: %d %s", a.code, a.body)
+		}
+	}},
 	{"a version in the future times out", func(t *testing.T, f *fixture) {
 		now := version(t, f.create(t, f.configMaps(), "a").GetResourceVersion())
 		future := strconv.FormatUint(now+1_000_000, 10)
@@ -200,12 +217,18 @@ var lists = []testCase{
 			{f.configMaps() + "/none", 404, metav1.StatusReasonNotFound, `^configmaps "none" not found$`},
 			{f.configMaps() + "/a/status", 404, metav1.StatusReasonNotFound, "^the server could not find the requested resource$"},
 			{"/api/v1/namespaces/default/status/x", 404, metav1.StatusReasonNotFound, "^the server could not find the requested resource$"},
+			{"/api/v1/namespaces/%2e%2e/configmaps", 500, "", "^invalid key: "},
 			{"/api/v1/gadgets", 404, metav1.StatusReasonNotFound, "^the server could not find the requested resource$"},
 		} {
 			t.Run(strings.TrimPrefix(tc.path, "/api"), func(t *testing.T) {
 				st := f.status(t, tc.path, tc.code, tc.reason)
 				matches(t, st.Message, tc.message)
 			})
+		}
+		for _, path := range []string{"/apis//v1/pods", "/apis//v1/configmaps", "/apis//v1", "/apis/example.com//widgets", "/api//configmaps"} {
+			if a := f.get(t, path); a.code != 404 {
+				t.Errorf("%s: got %d %s", path, a.code, a.body)
+			}
 		}
 		if a := f.get(t, "/apis/example.com/v1/gadgets"); a.code != 404 || string(a.body) != "404 page not found\n" {
 			t.Errorf("an unknown custom resource: got %d %s", a.code, a.body)
