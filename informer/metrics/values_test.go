@@ -78,7 +78,7 @@ func TestUnits(t *testing.T) {
 	name := func(o any) ([]string, error) { return []string{o.(*corev1.ConfigMap).Name}, nil }
 	for life, indexers := range []cache.Indexers{{"one": name}, {"one": name}, {"one": name, "two": name}} {
 		s.Release()
-		claim.Indexers, claim.IndexVersions = indexers, map[string]string{"one": fmt.Sprint(life)}
+		claim.Indexers, claim.IndexVersions = indexers, map[string]string{"one": fmt.Sprint(life), "two": "1"}
 		if s, err = db.Claim(claim); err != nil {
 			t.Fatal(err)
 		}
