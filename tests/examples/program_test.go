@@ -66,7 +66,7 @@ func built(t *testing.T, name string) string {
 		if bins.err = os.Chmod(bins.dir, 0o755); bins.err != nil { // other users run them, too
 			return
 		}
-		for _, at := range [][]string{{".", "./controller/...", "./edge"}, {"../../cmd/kubewake", "."}} {
+		for _, at := range [][]string{{".", "./controller/...", "./edge", "./shapes"}, {"../../cmd/kubewake", "."}} {
 			cmd := exec.Command("go", append([]string{"build", "-o", bins.dir + "/"}, at[1:]...)...)
 			cmd.Dir = at[0]
 			if out, err := cmd.CombinedOutput(); err != nil {
