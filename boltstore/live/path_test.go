@@ -197,3 +197,58 @@ func TestRaceForASocket(t *testing.T) {
 		serving.Wait()
 	}
 }
+
+// TestSocketReplacedAtOnce: somebody who replaces the new socket by a symlink changes the mode
+// of no other file.
+func TestSocketReplacedAtOnce(t *testing.T) {
+	dir := filepath.Dir(testPath(t))
+	sock, precious := filepath.Join(dir, "s"), filepath.Join(dir, "precious")
+	if err := os.WriteFile(precious, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(precious, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		link := sock + ".link"
+		if err := os.Symlink(precious, link); err != nil {
+			t.Fatal(err)
+		}
+		var replaces sync.WaitGroup
+		replaces.Go(func() {
+			for { // until it is there
+				if _, err := os.Lstat(sock); err == nil {
+					break
+				}
+			}
+			_ = os.Rename(link, sock) // the test looks at the mode
+		})
+		l, err := Listen(sock)
+		replaces.Wait()
+		if err == nil {
+			err = l.Close()
+		}
+		if err != nil && !strings.Contains(err.Error(), "replaced") {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(precious); err != nil || st.Mode().Perm() != 0o644 {
+			t.Fatalf("%v, %v", st.Mode(), err)
+		}
+		if err := os.Remove(sock); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSocketMode: a socket has mode 0600 whatever the umask leaves.
+func TestSocketMode(t *testing.T) {
+	sock := testPath(t)
+	l, err := Listen(sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if st, err := os.Lstat(sock); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+}

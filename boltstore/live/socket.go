@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
@@ -117,16 +118,25 @@ func listenAt(path string) (*socket, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	var with net.ListenConfig
+	with.Control = func(_, _ string, c syscall.RawConn) (err error) {
+		cerr := c.Control(func(fd uintptr) { err = setMode(fd) })
+		return errors.Join(cerr, err)
+	}
+	listener, err := with.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, err
 	}
+	l := listener.(*net.UnixListener)
 	l.SetUnlinkOnClose(false) // another process's socket may be there by then
 	s := &socket{UnixListener: l, path: path}
 	// A peer that connects before the mode is set is turned away by its user id.
-	err = os.Chmod(path, 0o600)
+	err = setModeAt(path)
 	if err == nil {
 		s.made, err = os.Lstat(path)
+	}
+	if err == nil && s.made.Mode().Type() != fs.ModeSocket {
+		err = fmt.Errorf("%s was replaced as soon as it was made; choose a folder that only this user can write", path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

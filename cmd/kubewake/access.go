@@ -25,6 +25,7 @@ type access struct {
 	reads                      string
 	offline, warnAfter         time.Duration
 	limits                     serve.Limits
+	unsafe                     bool // --allow-unsafe-path, of the file
 }
 
 // confirmation is how long a read waits for the server.
@@ -98,6 +99,14 @@ func (a *access) link(cfg *rest.Config, clusters func(context.Context) []string)
 // serve lets callers in until end is called. path is the file's path, and cluster is the
 // name of the served cluster.
 func (a *access) serve(file serve.File, link *serve.Link, path, cluster string, logf func(string, ...any)) (end func() error, err error) {
+	for _, given := range []string{a.socket, a.kubeconfig} {
+		if a.unsafe || given == beside || given == nobody { // the file's folder was looked at when it was opened
+			continue
+		}
+		if err := serve.CheckFolder(given); err != nil {
+			return nil, fmt.Errorf("--socket and --write-kubeconfig: %w (or give --allow-unsafe-path)", err)
+		}
+	}
 	failed := func(err error) { logf("%s", oneLine(err)) }
 	schemas := serve.SchemasOf(path, cluster)
 	schemas.Failed = failed

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,6 +29,44 @@ func TestServesNobody(t *testing.T) {
 	code := run(ctx, genericiooptions.IOStreams{Out: &errOut, ErrOut: &errOut}, []string{"serve", "--listen", "none", "--db", path})
 	if code != 1 || !strings.Contains(errOut.String(), ".api.sock cannot be made") {
 		t.Errorf("%d %s", code, errOut.String())
+	}
+}
+
+// TestFolderOthersCanWrite: in a folder in which others could replace them, there is neither
+// a socket nor a kubeconfig, as there is no file. In /tmp nobody can.
+func TestFolderOthersCanWrite(t *testing.T) {
+	for _, tc := range []struct {
+		mode   os.FileMode
+		unsafe bool
+		want   string
+	}{
+		{0o777, false, "can write the folder"}, {0o770, false, "can write the folder"}, {0o777, true, ""},
+		{0o777 | os.ModeSticky, false, ""}, {0o755, false, ""}, {0o700, false, ""},
+	} {
+		dir, err := os.MkdirTemp("", "kw") // a socket's path is short
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		open := filepath.Join(dir, "d")
+		if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, tc.mode)); err != nil {
+			t.Fatal(err)
+		}
+		sock := access{socket: filepath.Join(open, "s"), listen: nobody, kubeconfig: beside}
+		kubeconfig := access{socket: nobody, listen: "127.0.0.1:0", kubeconfig: filepath.Join(open, "k")}
+		for name, a := range map[string]*access{"the socket": &sock, "the kubeconfig": &kubeconfig} {
+			a.unsafe = tc.unsafe
+			end, err := a.serve(nil, nil, filepath.Join(dir, "f.db"), "", t.Logf)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s in a folder of mode %o: %v", name, tc.mode, err)
+			}
+			if err != nil {
+				continue
+			}
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 
