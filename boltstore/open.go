@@ -50,6 +50,9 @@ func Open(path string, o Options) (*DB, error) {
 	if name := osfile.Untrusted(filepath.Dir(path)); name != "" {
 		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file", path, "fileSystem", name)
 	}
+	if osfile.FastCommits(filepath.Dir(path)) {
+		db.log().Info("Warning: this ext4 has the feature fast_commit, and may lose commits when the power fails; turn it off (tune2fs -O ^fast_commit)", "file", path)
+	}
 	db.beside.RemoveLeftovers()
 	err = db.converting().migrate()
 	if err == nil {
@@ -115,11 +118,11 @@ func (db opening) tryOpen() (*boltFile, error) {
 		}
 		return nil, fs.ErrNotExist // nothing can be saved of an empty file
 	}
-	if err := db.lookAt(); err != nil {
-		return nil, err
-	}
 	if strconv.IntSize == 32 && st.Size() > math.MaxInt32 {
 		return nil, syscall.ENOMEM
+	}
+	if err := db.lookAt(); err != nil {
+		return nil, err
 	}
 	var b *boltFile
 	err = faults.Contain(func() (err error) {
@@ -352,11 +355,11 @@ func (db opening) explain(err error) error {
 		hint = "; the path is empty"
 	case errors.Is(err, fs.ErrNotExist):
 		hint = "; is the path right?"
+	case errors.Is(err, syscall.ENOMEM): // of address space
+		hint = "; a file of this size needs a 64-bit program"
 	case errors.Is(err, syscall.EROFS):
 		hint = "; mount it for writing, or choose a file on another file system"
 	case errors.Is(err, fs.ErrPermission) && db.opts.ReadOnly:
-	case errors.Is(err, syscall.ENOMEM): // of address space
-		hint = "; a file of this size needs a 64-bit program"
 		hint = "; only its user and root can read it"
 	case errors.Is(err, fs.ErrPermission):
 		hint = "; the file and its folder must be writable for this user"

@@ -21,7 +21,8 @@ type powerDisk struct {
 	was     []byte // its content some time ago, see remember
 }
 
-func newPowerDisk(t *testing.T, size int64) *powerDisk {
+// newPowerDisk also takes options of mkfs.ext4.
+func newPowerDisk(t *testing.T, size int64, options ...string) *powerDisk {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount the file system whose power is cut")
@@ -44,7 +45,7 @@ func newPowerDisk(t *testing.T, size int64) *powerDisk {
 	if err := os.Mkdir(d.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("mkfs.ext4", "-q", "-E", "lazy_itable_init=0", d.image).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mkfs.ext4", append(options, "-q", "-E", "lazy_itable_init=0", d.image)...).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v\n%s", err, out)
 	}
 	t.Cleanup(d.drop)

@@ -31,27 +31,77 @@ func TestLyingDevice(t *testing.T) {
 		t.Skip("the file system that has lost blocks cannot be mounted unless e2fsck repairs it, and it is not installed: ", err)
 	}
 	p := newPowerProgram(t, fullSyncs, 64<<20)
+	allLost := 0
+	seen := p.lossy(n, p.disk.remember, func() {
+		lost := p.disk.lose(p.rnd)
+		t.Logf("%d blocks lost", lost)
+		allLost += lost
+	})
+	if allLost == 0 || seen[whole]+seen[aside] == 0 {
+		t.Errorf("nothing was tested: %d blocks were lost, the file was %v", allLost, seen)
+	}
+	if log := p.log(); strings.Contains(log, "fast_commit") {
+		t.Errorf("Open warned of a plain ext4:\n%s", log)
+	}
+}
+
+// TestFastCommit is TestLyingDevice for an ext4 with the feature fast_commit: when the power
+// is cut, the file system itself may lose commits that it has synced. That is noticed and
+// salvaged, and Open warns of it.
+func TestFastCommit(t *testing.T) {
+	t.Parallel()
+	takePlace(t)
+	n := times(t, "WAKE_POWER", 6, 3)
+	p := newPowerProgram(t, fullSyncs, 64<<20, "-O", "fast_commit")
+	p.churn = compacting // new files, which grow, lose more than one that stays
+	losses := 0
+	p.lossy(n, func() {}, func() {
+		p.disk.restore()
+		if err := p.untold(); err != nil {
+			t.Log(err)
+			losses++
+		}
+	})
+	t.Logf("%d of %d cuts have lost commits", losses, n)
+	if log := p.log(); !strings.Contains(log, "fast_commit") {
+		t.Errorf("Open did not warn:\n%s", log)
+	}
+}
+
+// log has what p.o's files have logged.
+func (p *powerProgram) log() string {
+	p.t.Helper()
+	b, err := os.ReadFile(p.logged.Name())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// lossy cuts the power n times, mounts what lose leaves, and returns how often the file was
+// what after it. before is called while the program writes.
+func (p *powerProgram) lossy(n int, before, lose func()) (seen map[string]int) {
+	p.t.Helper()
 	w := p.w
 	p.start()
 	p.until(w.mark())
-	seen, allLost := map[string]int{}, 0
+	seen = map[string]int{}
 	known := map[string]*told{} // by resource, what handlers know; the file may have forgotten them
 	from := 0
 	for i := range n {
 		w.resume()
 		p.start()
 		p.eventuallyMore("an event")
-		p.disk.remember()
+		before()
 		pause(p.rnd, 500*time.Millisecond)
 		p.disk.cut()
 		p.kill()
 		w.pause()
-		lost := p.disk.lose(p.rnd)
-		allLost += lost
 		p.boot = fmt.Sprint("boot ", i+1)
 		tuning.SetFile(&p.o, tuning.File{Boot: p.boot})
+		lose()
 		was := p.remains()
-		t.Logf("round %d: %d blocks lost, the file is %s", i+1, lost, was)
+		p.t.Logf("round %d: the file is %s", i+1, was)
 		seen[was]++
 		from = p.hear(known, from)
 		if was != whole && was != aside {
@@ -66,10 +116,8 @@ func TestLyingDevice(t *testing.T) {
 	p.kill()
 	p.hear(known, from)
 	w.verifyFile(p.db, func(resource string, cached []any) { w.toldAll(resource, cached, known[resource].last) })
-	if allLost == 0 || seen[whole]+seen[aside] == 0 {
-		t.Errorf("nothing was tested: %d blocks were lost, the file was %v", allLost, seen)
-	}
-	t.Logf("%v; %d writes, %d lines", seen, w.writes, strings.Count(p.read(), "\n"))
+	p.t.Logf("%v; %d writes, %d lines", seen, w.writes, strings.Count(p.read(), "\n"))
+	return seen
 }
 
 // What a file is after a loss.

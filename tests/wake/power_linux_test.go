@@ -13,6 +13,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/seal"
@@ -134,10 +135,12 @@ type powerProgram struct {
 	boot  string // names the machine's boot, "" for the true one
 	keys  string // the keyset's file
 	o     boltstore.Options
+	// logged is the log of the files that are opened with o.
+	logged *os.File
 }
 
-func newPowerProgram(t *testing.T, durability string, size int64) *powerProgram {
-	disk := newPowerDisk(t, size)
+func newPowerProgram(t *testing.T, durability string, size int64, options ...string) *powerProgram {
+	disk := newPowerDisk(t, size, options...)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	srv := newSimulator(t)
@@ -149,7 +152,14 @@ func newPowerProgram(t *testing.T, durability string, size int64) *powerProgram 
 		t.Fatal(err)
 	}
 	w.keyset = seal.File(keys)
-	pp := &powerProgram{disk: disk, srv: srv, w: w, rnd: rand.New(rand.NewPCG(seed, 1)), keys: keys, o: boltstore.Options{Keyset: w.keyset}}
+	logged, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = logged.Close() }) // nothing more is read from it
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(logged)))
+	pp := &powerProgram{disk: disk, srv: srv, w: w, rnd: rand.New(rand.NewPCG(seed, 1)), keys: keys, logged: logged,
+		o: boltstore.Options{Keyset: w.keyset, Logger: &logger}}
 	if durability == noSyncs {
 		pp.o.Durability = boltstore.DurabilityProcess
 	}

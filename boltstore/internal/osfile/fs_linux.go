@@ -1,6 +1,12 @@
 package osfile
 
-import "golang.org/x/sys/unix"
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
 
 // fileSystems are file systems whose locks may not hold between machines or containers,
 // or whose syncs may not reach a disk.
@@ -18,4 +24,26 @@ func Untrusted(dir string) string {
 		return ""
 	}
 	return fileSystems[uint32(st.Type)] // the type's width depends on the machine
+}
+
+// FastCommits says whether the file system of a folder is an ext4 that makes fast commits:
+// it may lose synced writes when the power fails. Before its first sync since it was mounted
+// this does not show.
+func FastCommits(dir string) bool {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return false
+	}
+	dev := uint64(st.Dev) // the type's width depends on the machine
+	device, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev)))
+	if err != nil {
+		return false
+	}
+	b, err := os.ReadFile(filepath.Join("/proc/fs/ext4", filepath.Base(device), "fc_info"))
+	if err != nil {
+		return false
+	}
+	var made, whole int // fast commits, and those that had to be whole ones
+	_, err = fmt.Sscanf(string(b), "fc stats:\n%d commits\n%d ineligible", &made, &whole)
+	return err == nil && made+whole > 0
 }
