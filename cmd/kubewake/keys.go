@@ -96,17 +96,24 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 func newRotate(streams genericiooptions.IOStreams, say func(format string, args ...any) error) *cobra.Command {
 	var file dbFile
 	cmd := &cobra.Command{
-		Use:   "rotate",
+		Use:   "rotate [FILE]",
 		Short: "Add a key to the keyset and make it the primary one",
 		Long: "Add a key to the keyset and make it the primary one. A file that the keyset encrypts gets new data keys when it is " +
 			"next opened for writing, or now if you name it with --db. Older keys stay in the keyset for files that have not been opened since.",
-		Example: "  kubewake keys rotate --keyset cache.key --db cache.db",
-		Args:    cobra.NoArgs,
+		Example: `  kubewake keys rotate cache.key
+  kubewake keys rotate --keyset cache.key --db cache.db`,
+		Args: cobra.MaximumNArgs(1),
 	}
 	keysetFlag(cmd, &file.keyset)
 	cmd.Flags().StringVar(&file.path, "db", "", "a file that gets new data keys now")
 	file.unsafeFlag(cmd)
-	cmd.RunE = func(*cobra.Command, []string) error {
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 && cmd.Flags().Changed("keyset") {
+			return errors.New("name the keyset's file once: as the argument or by --keyset")
+		}
+		if len(args) > 0 {
+			file.keyset = args[0]
+		}
 		if file.keyset == "" {
 			return errNoKeyset
 		}

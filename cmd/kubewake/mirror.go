@@ -136,14 +136,21 @@ func (m *mirror) config() (*rest.Config, error) {
 // open waits up to --wait for a file that another process has open. Then, with
 // --fall-back, it opens a temporary one until the file is free.
 func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, <-chan struct{}, error) {
+	said := false
 	for end := time.Now().Add(m.wait); ; { // each try waits for LockTimeout
 		last := !time.Now().Before(end)
 		if last && m.fallBack {
 			return boltstore.OpenOrTemporary(m.db.path, o)
 		}
 		db, err := boltstore.Open(m.db.path, o)
-		if last || ctx.Err() != nil || !errors.Is(err, boltstore.ErrLocked) {
+		switch {
+		case last || !errors.Is(err, boltstore.ErrLocked):
 			return db, nil, err
+		case ctx.Err() != nil:
+			return nil, nil, fmt.Errorf("interrupted while it waited for another process to close the file (--wait): %w", err)
+		case !said:
+			m.logf("%s: waiting up to %s for another process to close it (--wait)", m.db.path, m.wait)
+			said = true
 		}
 	}
 }
@@ -196,6 +203,7 @@ func (m *mirror) run(ctx context.Context, flags *pflag.FlagSet, args []string) (
 	if err != nil {
 		return err
 	}
+	limitMemory()
 	m.wanted.Store(&w)
 	if err := m.access.check(); m.serve && err != nil {
 		return err

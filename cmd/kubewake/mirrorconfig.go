@@ -151,7 +151,10 @@ type wanted struct {
 
 // wants returns what the flags and types ask for.
 func (m *mirror) wants(types []string) (w wanted, err error) {
-	w = wanted{types: types, all: m.all, selector: m.selector}
+	w = wanted{all: m.all, selector: m.selector}
+	for _, arg := range types {
+		w.types = append(w.types, strings.Split(arg, ",")...) // as kubectl takes them
+	}
 	if _, err := labels.Parse(w.selector); err != nil {
 		return w, fmt.Errorf("the selector cannot be parsed (-l): %w", err)
 	}

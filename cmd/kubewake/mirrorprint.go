@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,7 +19,7 @@ import (
 func (m *mirror) changed(src *source, st reflector.State) {
 	name, file := src.inf.Store().Source().String(), src.inf.Store().State()
 	if src.tells(st.Phase) {
-		m.logf("%s: %s at %s", name, st, orNone(file.ResourceVersion))
+		m.logf("%s: %s at %s", name, withHint(st.String()), orNone(file.ResourceVersion))
 	}
 	if st.Phase == reflector.PhaseDenied {
 		select {
@@ -33,6 +34,24 @@ func (m *mirror) changed(src *source, st reflector.State) {
 		default:
 		}
 	}
+}
+
+// hints say what to do about a server's refusal, by a text that is in it.
+var hints = []struct{ text, hint string }{
+	{"is forbidden", "allow this user to get, list and watch it"},
+	{"Unauthorized", "the server does not accept the credentials of the kubeconfig (--kubeconfig, --context)"},
+	{"provide credentials", "the kubeconfig has no credentials that the server accepts (--kubeconfig, --context)"},
+	{"x509:", "the kubeconfig's certificate authority is not the server's, or the address is another server's (--kubeconfig, --context)"},
+}
+
+// withHint adds to a text what to do about the refusal in it.
+func withHint(text string) string {
+	for _, h := range hints {
+		if strings.Contains(text, h.text) {
+			return text + "; " + h.hint
+		}
+	}
+	return text
 }
 
 // tells says whether the log has a line about a phase. A live source catches up for a moment

@@ -199,7 +199,7 @@ func (k *keeper) settle(ctx context.Context, w wanted, first bool) error {
 		if k.running[at] != nil {
 			continue
 		}
-		if err := k.start(at, known[at], first); err != nil {
+		if err := k.start(at, known[at]); err != nil {
 			return errors.Join(err, k.restore(before))
 		}
 	}
@@ -224,7 +224,7 @@ func (k *keeper) restore(before map[kept]*running) error {
 		if k.running[at] != nil {
 			continue
 		}
-		if err := k.start(at, run.named, false); err != nil {
+		if err := k.start(at, run.named); err != nil {
 			k.end(err)
 			return err
 		}
@@ -241,27 +241,17 @@ func (k *keeper) stop(at kept) {
 	k.stats.remove(run.source)
 }
 
-// start runs an informer. If one that ran from the start cannot go on, it ends the life.
-func (k *keeper) start(at kept, n named, first bool) error {
+// start runs an informer.
+func (k *keeper) start(at kept, n named) error {
 	src, err := k.informer(k.db, k.cfg, n.resource, at)
 	if err != nil {
 		return err
-	}
-	end := k.end
-	if !first {
-		end = func(err error) {
-			if errors.Is(err, errOtherVersion) {
-				k.end(err)
-				return
-			}
-			k.logf("%s", oneLine(err))
-		}
 	}
 	ctx, cancel := context.WithCancel(k.ctx)
 	form := src.inf.Store().ServedForm()
 	var wg sync.WaitGroup
 	wg.Go(func() { src.inf.RunWithContext(ctx) })
-	wg.Go(func() { k.follow(ctx, k.cfg, src, n.resource, n.arg, end) })
+	wg.Go(func() { k.follow(ctx, k.cfg, src, n.resource, n.arg, k.end) })
 	wg.Go(func() { k.describeAgain(ctx, k.cfg, src, n.resource, form) })
 	k.running[at] = &running{src, n, func() { cancel(); wg.Wait() }}
 	return nil

@@ -73,9 +73,9 @@ func (k *keeper) resolve(ctx context.Context, states []boltstore.State, server *
 		case meta.IsAmbiguousError(err):
 			return resource{}, fmt.Errorf("%q means several types; add the group: %w", arg, err)
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-			return resource{}, fmt.Errorf("the server does not let you ask for its types: %w", err)
+			return resource{}, fmt.Errorf("the server does not let you ask for its types: %s", withHint(oneLine(err)))
 		}
-		if msg := oneLine(err); msg != said {
+		if msg := withHint(oneLine(err)); msg != said {
 			k.logf("%s: the server cannot be asked about this type; trying again: %s", arg, msg)
 			said = msg
 		}

@@ -31,7 +31,7 @@ var errOtherVersion = errors.New("another version is served")
 
 // follow waits until the server refuses a type. As long as it does, follow asks whether
 // the server has dropped the version. If another version is served, the mirror begins
-// again with that. Otherwise, if nothing of the type was ever read, the mirror ends.
+// again with that. Otherwise the other types go on, and this one is tried again.
 func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r resource, arg string, end context.CancelCauseFunc) {
 	for {
 		select {
@@ -54,8 +54,8 @@ func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r re
 				return
 			}
 			if never {
-				end(fmt.Errorf("%s cannot be mirrored: %s", src.name, st.Reason))
-				return
+				m.logf("%s cannot be mirrored: %s; it is tried again", src.name, withHint(st.Reason))
+				never = false // it is said once
 			}
 			select {
 			case <-ctx.Done():

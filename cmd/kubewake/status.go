@@ -7,11 +7,13 @@ import (
 	"io"
 	stdmaps "maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/live"
@@ -32,7 +34,7 @@ UNTOLD counts the changes that plain handlers have still to be told.`,
   kubewake status --db cache.db -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf(output, "", "json"); err != nil {
+			if err := oneOf(output, "", "json", "yaml"); err != nil {
 				return err
 			}
 			r, err := db.read()
@@ -47,12 +49,19 @@ UNTOLD counts the changes that plain handlers have still to be told.`,
 			if output == "json" {
 				return printJSON(streams.Out, status)
 			}
+			if output == "yaml" {
+				text, err := yaml.Marshal(status)
+				if err == nil {
+					_, err = streams.Out.Write(text)
+				}
+				return err
+			}
 			return printStatus(cmd.Context(), streams, db.path, status)
 		},
 	}
 	db.addFlags(cmd)
 	db.clockFlag(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json; a table by default")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml; a table by default")
 	return cmd
 }
 
@@ -166,7 +175,7 @@ func oneOf(output string, allowed ...string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("unable to match a printer suitable for the output format %q (-o), allowed formats are: json", output)
+	return fmt.Errorf("unable to match a printer suitable for the output format %q (-o), allowed formats are: %s", output, strings.Join(allowed[1:], ", "))
 }
 
 func printJSON(w io.Writer, v any) error {
