@@ -326,8 +326,8 @@ func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
 func (s *Claimed) Ended() <-chan struct{} { return s.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
-// claimed again. Release writes the told mark, handler positions, what DoubtForm and
-// NoteMetadataSize have noted, and the time of the claim. Reads go on as long as the file is
+// claimed again. Release writes the told mark, handler positions, what DoubtForm,
+// NoteMetadataSize and NoteCompared have noted, and the time of the claim. Reads go on as long as the file is
 // open.
 func (s *Claimed) Release() { s.release() }
 
@@ -336,7 +336,7 @@ func (s *Store) release() {
 	s.retriers.Wait()
 	s.db.commit.detach(s)
 	s.endMemory()
-	if s.toldChanged() || s.positionsChanged() || s.claimDue() || s.formDoubted.Load() != s.metaNow().FormDoubted || s.metadataSize.Load() != s.metaNow().MetadataSize {
+	if s.toldChanged() || s.positionsChanged() || s.claimDue() || s.notesChanged() {
 		err := s.writePositions()
 		if err != nil && !errors.Is(err, ErrClosed) {
 			s.db.log().Error(err, "The told mark and handler positions were not written; handlers will be told some changes again", "source", s.source.String())

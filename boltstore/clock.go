@@ -236,17 +236,6 @@ func (m *sourceMeta) claimedNow(d *device) {
 	m.ClaimedRight = m.ClaimedBy != nil && m.ClaimedBy.Right
 }
 
-// readNow notes that a list has compared the content of all objects.
-func (m *sourceMeta) readNow(d *device) { m.Read, m.ReadBy = d.at(d.clock.Now()) }
-
-// ReadAge is how long ago a list that compared content ([Relist.Compared]) was last
-// committed, in this life or an earlier one. ok is false if that is not known: there was
-// no such list, an earlier version wrote it, or no clock vouches for the time between.
-func (s *Claimed) ReadAge() (age time.Duration, ok bool) {
-	m := s.metaNow()
-	return s.db.device.age(m.Read, m.ReadBy)
-}
-
 // confirm notes when the server confirmed the state. t is a time of this life, or the
 // one that m already has.
 func (m *sourceMeta) confirm(d *device, t time.Time) {

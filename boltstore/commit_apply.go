@@ -78,7 +78,7 @@ func (w *work) stamp(own bool) {
 	if !w.b.Confirmed.IsZero() {
 		m.Confirmed, m.ConfirmedBy = w.b.at, w.b.by
 	}
-	m.FormDoubted, m.MetadataSize = s.formDoubted.Load(), s.metadataSize.Load()
+	s.stampNotes(m)
 	m.NoPlain = m.NoPlain && s.noPlain.Load()
 	s.setKind(m)
 	m.Stands = m.Stands || s.stands.Load()

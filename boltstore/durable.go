@@ -203,15 +203,14 @@ func (s *Store) positionsChanged() bool {
 }
 
 // writePositions writes, in a transaction of its own, the values that otherwise ride on
-// commits (work.stamp): told mark, positions, the claim's time, whether the served form is
-// in doubt, and the size of metadata. NoPlain and Stands are not among them:
+// commits (work.stamp): told mark, positions, the claim's time, and stampNotes. NoPlain and Stands are not among them:
 // ExpectPlain writes NoPlain, and the change that sets Stands is about to be committed.
 func (s *Store) writePositions() error {
 	var visible func()
 	return s.updateMetaThen(func(t sourceTx, m *sourceMeta) (err error) {
 		m.claimedNow(s.db.device)
 		m.Told = max(m.Told, min(s.told.Load(), m.Seq))
-		m.FormDoubted, m.MetadataSize = s.formDoubted.Load(), s.metadataSize.Load()
+		s.stampNotes(m)
 		visible, err = s.writeHandlers(t, m)
 		return err
 	}, func() {

@@ -101,7 +101,7 @@ type indexMeta struct {
 // as the changes that it describes.
 //
 // Confirmed is a wall time. ConfirmedBy adds the boot at that time, the time since that
-// boot, and whether the clock was known to be right. Read and ReadBy, Claimed and
+// boot, and whether the clock was known to be right. Compared and ComparedBy, Claimed and
 // ClaimedBy, and a handler's last use have the same form.
 //
 // It has many fields because all of them must change together or not at all.
@@ -128,8 +128,9 @@ type sourceMeta struct {
 	Countless       bool                 `msgpack:"countless,omitempty"`  // see Claimed.Countless
 	Confirmed       int64                `msgpack:"confirmed"`            // unix ns
 	ConfirmedBy     *stamp               `msgpack:"confirmedBy,omitempty"`
-	Read            int64                `msgpack:"read,omitempty"` // unix ns; see Claimed.ReadAge
-	ReadBy          *stamp               `msgpack:"readBy,omitempty"`
+	Compared        int64                `msgpack:"compared,omitempty"` // unix ns; see State.Compared
+	ComparedBy      *stamp               `msgpack:"comparedBy,omitempty"`
+	Differed        uint64               `msgpack:"differed,omitempty"`     // see State.Differed
 	Claimed         int64                `msgpack:"claimed"`                // unix ns, last use, to the hour
 	ClaimedRight    bool                 `msgpack:"claimedRight,omitempty"` // the clock was known to be right
 	ClaimedBy       *stamp               `msgpack:"claimedBy,omitempty"`
@@ -218,6 +219,12 @@ func (m *sourceMeta) state(d *device) State {
 	}
 	if age, ok := d.age(m.Confirmed, m.ConfirmedBy); ok {
 		st.ConfirmedAge = &age
+	}
+	if m.Compared != 0 {
+		st.Compared, st.Differed = time.Unix(0, m.Compared), m.Differed
+	}
+	if age, ok := d.age(m.Compared, m.ComparedBy); ok {
+		st.ComparedAge = &age
 	}
 	if m.Claimed != 0 {
 		st.Claimed = time.Unix(0, m.Claimed)

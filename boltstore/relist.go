@@ -24,6 +24,9 @@ type RelistOptions struct {
 	// compares content besides versions.
 	ServedForm string
 	Content    bool
+	// Audit says that the watch may have left out changes. A difference at the file's own
+	// version then does not show that versions stand still, see [Claimed.Stands].
+	Audit bool
 	// ClusterUID and Server identify the cluster that answers. "" leaves the file's
 	// value. See also [Relist.AnsweredBy].
 	ClusterUID, Server string

@@ -156,8 +156,10 @@ func (r *Relist) stamp(m *sourceMeta, resourceVersion string, confirmed time.Tim
 		m.NewestPage = r.newest
 	}
 	m.confirm(r.s.db.device, confirmed)
-	if r.Compared() {
-		m.readNow(r.s.db.device)
+	r.s.compared.Store(nil)
+	m.Compared, m.ComparedBy = r.s.db.device.at(r.s.db.opts.Clock.Now())
+	if m.Differed = 0; !r.first {
+		m.Differed = uint64(r.Changed + r.Deleted)
 	}
 	switch {
 	case r.all && !r.first:

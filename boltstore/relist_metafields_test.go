@@ -20,7 +20,7 @@ var (
 		"Source", "APIVersion", "Kind", "Epoch", "Claimed", "ClaimedRight", "ClaimedBy", "Told", "Scope", "Names", "Categories", "Columns",
 		"NamesLost", "NoPlain", "Stamped", "Eras", "Marked", "Marks", "Former", "FormDoubted", "MetadataSize", "changed",
 		"ClusterUID", "Server", "FlowSchemaUID", "ServerCA", "ServedForm", "Timeline", "ResourceVersion", "Listed", "NewestPage", "Moved", "Stands", "Restored", "Countless",
-		"Confirmed", "ConfirmedBy", "Read", "ReadBy", "TypeHash", "Transform", "Formed", "Reformed",
+		"Confirmed", "ConfirmedBy", "Compared", "ComparedBy", "Differed", "TypeHash", "Transform", "Formed", "Reformed",
 	}
 )
 

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/kubewake/kubewake/internal/listing"
 )
@@ -65,7 +66,8 @@ func (s *Claimed) NewestPage() string { return s.metaNow().NewestPage }
 func (r *Relist) listedAt(m *sourceMeta, rv string) {
 	was := r.s.metaNow()
 	differs := r.Deleted > 0 || r.Changed > 0 && !r.content
-	repaired := r.all || r.first || r.o.NewTimeline || was.Own.Count > 0 || was.Noted != (noted{}) || r.s.Err() != nil
+	expected := r.all || r.first || r.o.Audit || r.o.NewTimeline
+	repaired := expected || was.Own.Count > 0 || was.Noted != (noted{}) || r.s.Err() != nil
 	m.Stands = was.Stands || r.s.stands.Load() || r.unversioned || differs && rv == was.ResourceVersion && rv != "" && !repaired
 	m.Moved = was.Moved || was.Listed != "" && rv != "" && was.Listed != rv
 	m.Listed = rv
@@ -121,3 +123,42 @@ func (s *Claimed) NoteMetadataSize(bytes uint64) { s.metadataSize.Store(bytes) }
 // MetadataSize returns the last argument of NoteMetadataSize, in this life or an earlier
 // one, 0 if there was none.
 func (s *Claimed) MetadataSize() uint64 { return s.metadataSize.Load() }
+
+// comparison is when a list was compared with the file, and found no difference.
+type comparison struct {
+	at int64 // unix ns
+	by *stamp
+}
+
+// NoteCompared notes that the file was compared with a list of all objects, and that they
+// were the same. The next commit or Release writes it; it causes no commit of its own. A
+// relist notes by itself that it has compared.
+func (s *Claimed) NoteCompared() {
+	at, by := s.db.device.at(s.db.opts.Clock.Now())
+	s.compared.Store(&comparison{at, by})
+}
+
+// stampNotes puts into m what was noted for the next commit.
+func (s *Store) stampNotes(m *sourceMeta) {
+	m.FormDoubted, m.MetadataSize = s.formDoubted.Load(), s.metadataSize.Load()
+	if c := s.compared.Load(); c != nil {
+		m.Compared, m.ComparedBy, m.Differed = c.at, c.by, 0
+	}
+}
+
+// comparedSince puts into st what NoteCompared has noted and the file does not have yet.
+func (s *Store) comparedSince(st *State) {
+	if c := s.compared.Load(); c != nil {
+		st.Compared, st.ComparedAge, st.Differed = time.Unix(0, c.at), nil, 0
+		if age, ok := s.db.device.age(c.at, c.by); ok {
+			st.ComparedAge = &age
+		}
+	}
+}
+
+// notesChanged says whether stampNotes has something to write.
+func (s *Store) notesChanged() bool {
+	m, c := s.metaNow(), s.compared.Load()
+	compared := c != nil && c.at != m.Compared
+	return s.formDoubted.Load() != m.FormDoubted || s.metadataSize.Load() != m.MetadataSize || compared
+}

@@ -47,6 +47,8 @@ type Store struct {
 	noPlain     atomic.Bool // see ExpectPlain; meta follows
 	// metadataSize: see NoteMetadataSize.
 	metadataSize atomic.Uint64
+	// compared is when NoteCompared was last called, if no relist was committed since.
+	compared atomic.Pointer[comparison]
 	// stands: see NoteStands.
 	stands atomic.Bool
 	stale  atomic.Uint64

@@ -56,13 +56,14 @@ func (s *Claimed) SetFreshness(
 	s.freshness.Store(&freshness{wait, reached, age})
 }
 
-// confirmedSince puts into st a confirmation that the file does not have yet: it notes one
+// confirmedSince puts into st a confirmation and a comparison that the file does not have yet: it notes one
 // without a change later, since each commit wears the disk.
 func (db *DB) confirmedSince(st *State) {
 	keeper := db.claimOf(st.Source.ID())
 	if keeper == nil || !st.Synced {
 		return
 	}
+	keeper.comparedSince(st)
 	f := keeper.freshness.Load()
 	if f == nil {
 		return

@@ -10,8 +10,10 @@ import (
 // Holds compares listed objects with the file, at one commit. It returns those that the
 // file lacks or has in another version. Objects that the program itself has written
 // since, or that could not be stored, are among these. only says whether the file has
-// exactly the given number of objects and no own writes.
-func (s *Claimed) Holds(listed []listing.Object, objects uint64) (lacking []listing.Object, only bool, err error) {
+// exactly the given number of objects besides those of the keys in but, and no own writes.
+func (s *Claimed) Holds(listed []listing.Object, objects uint64, but []string) (
+	lacking []listing.Object, only bool, err error,
+) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		g := src.gen(m.Generation)
 		if g.Items == nil {
@@ -24,6 +26,11 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64) (lacking []list
 				lacking = append(lacking, l)
 			}
 		}
+		for _, key := range but {
+			if v, _ := g.Items.Find(index.AppendKey(nil, key)); v.In != nil {
+				objects++
+			}
+		}
 		only = m.Items.Count == objects && m.Own.Count == 0
 		return nil
 	})
@@ -32,6 +39,9 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64) (lacking []list
 	}
 	return lacking, only, nil
 }
+
+// OwnWrites says whether the program has written objects that the server has not shown since.
+func (s *Claimed) OwnWrites() bool { return s.metaNow().Own.Count > 0 }
 
 // Knows says whether the file has, at the change's key, the object that the change is
 // about. An earlier object with a note that a later one could not be stored counts, too.

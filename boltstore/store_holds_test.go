@@ -24,7 +24,7 @@ func TestHolds(t *testing.T) {
 	relist(t, s, "20", RelistOptions{}, srv.list(), 100)
 	holds := func(what string, list []listing.Object, lacking int, is bool) {
 		t.Helper()
-		l, only, err := s.Holds(list, uint64(len(list)))
+		l, only, err := s.Holds(list, uint64(len(list)), nil)
 		if err != nil || len(l) != lacking || only != is {
 			t.Errorf("%s: lacks %v, only those %v, %v", what, l, only, err)
 		}

@@ -29,6 +29,13 @@ type State struct {
 	// Options.TrustClock.
 	Confirmed    time.Time      `json:"confirmed"`
 	ConfirmedAge *time.Duration `json:"confirmedAgeNanoseconds,omitempty"`
+	// Compared is when all objects were last compared with a list of the server's, be it of
+	// whole objects or of their metadata. Differed counts the objects that the list showed
+	// otherwise, and which were repaired; a first list has none. ComparedAge is like
+	// ConfirmedAge.
+	Compared    time.Time      `json:"compared,omitzero"`
+	ComparedAge *time.Duration `json:"comparedAgeNanoseconds,omitempty"`
+	Differed    uint64         `json:"differed,omitempty"`
 	// Claimed is when a program last used the source, to the hour. If the clock may have
 	// been wrong then, it may be a later time at which the clock was right. ClaimedAge is
 	// like ConfirmedAge.
@@ -79,6 +86,7 @@ func (s *Store) State() State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	st := s.meta.state(s.db.device)
+	s.comparedSince(&st)
 	st.Outdated = s.outdated(s.meta)
 	st.Reindexed = maps.Clone(s.reindexed)
 	st.InMemory, st.ObjectMemory = inMemory, size

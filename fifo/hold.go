@@ -134,8 +134,21 @@ func (q *Queue) dropHeld() {
 	q.cond.Broadcast()
 }
 
-// AwaitStored returns nil once Stored is more than since. The error is the context's, or
-// ErrClosed.
-func (q *Queue) AwaitStored(ctx context.Context, since uint64) error {
-	return q.await(ctx, func() bool { return q.counts.inFile > since })
+// AwaitStored returns nil once Stored is more than since, or StoredUpTo(rv). The error is
+// the context's, or ErrClosed.
+func (q *Queue) AwaitStored(ctx context.Context, since uint64, rv string) error {
+	q.countWaiting(1)
+	defer q.countWaiting(-1)
+	return q.await(ctx, func() bool { return q.counts.inFile > since || q.storedUpTo(rv) })
+}
+
+// StoredUpTo says whether every change up to rv has been accepted and is in the file.
+func (q *Queue) StoredUpTo(rv string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.storedUpTo(rv)
+}
+
+func (q *Queue) storedUpTo(rv string) bool {
+	return atLeast(q.version.accepted, rv) && q.counts.inFile >= q.counts.lastChange
 }

@@ -390,7 +390,7 @@ func TestDropHeldForgets(t *testing.T) {
 	q.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := q.AwaitStored(ctx, q.Stored()); !errors.Is(err, ErrClosed) {
+	if err := q.AwaitStored(ctx, q.Stored(), "z"); !errors.Is(err, ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 }

@@ -1,10 +1,12 @@
 package reflector
 
 import (
+	"encoding/json"
 	"sync"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
@@ -16,7 +18,7 @@ type Confirm int
 const (
 	// ConfirmAuto is ConfirmList for a start while HasSynced waits, if that is cheap and
 	// no request has failed before, and ConfirmBookmark otherwise. Over any link it is
-	// cheap if the lists of all clients of a config have less than 60 KB together, as
+	// cheap if the lists of all clients of a config have less than 1 MB together, as
 	// sent. Over a near and fast link it is cheap if the list will come before a
 	// bookmark. A list of few objects also asks for the server's version, which saves a
 	// round trip or two.
@@ -40,17 +42,17 @@ const (
 	// come at once, and may reach the stated version.
 	calm = 5 * time.Millisecond
 	// farBytes is how much all lists of a config may bring over a link that has not
-	// proved near and fast. With headers it is less than 64 KB.
-	farBytes = 60 << 10
+	// proved near and fast. Where that is too much, ConfirmBookmark sends none.
+	farBytes = 1 << 20
 	// littleBytes is the size of the first page over a link that may be slow, probeBytes
 	// over one that looks near. Only the page's end shows how fast the link is.
 	littleBytes, probeBytes = 8 << 10, 16 << 10
 	// unknownBytes is how much all lists of a config may bring over a link that looks
 	// near, until one of them has shown how fast it is.
 	unknownBytes = 256 << 10
-	// fewBytes is the largest list that asks for the version, smallBytes the largest one
-	// over a link that does not look near.
-	fewBytes, smallBytes = 128 << 10, 20 << 10
+	// startBytes is the largest list, unpacked, that asks for the version at a start, and
+	// fewBytes the largest one that does so for callers that wait.
+	startBytes, fewBytes = 1 << 20, 128 << 10
 	// nearBytes is how much a list may bring over a near link, and also how much all
 	// lists of a config that are under way may bring.
 	nearBytes = 64 << 20
@@ -78,6 +80,8 @@ type proving struct {
 	behind time.Time   // since when lists answer callers that wait; zero once the stated version was reached
 	answer *pageAnswer // the list that answered the last question, see askByList
 	under  *pageAnswer // the same until it has been compared
+
+	differs chan struct{} // a list has disproved the file
 }
 
 // failure: the server could not be reached, or refused. Once it is back, all sources ask
@@ -191,33 +195,31 @@ func (p *proving) try() {
 	p.tried = true
 }
 
-// proves says whether a list should confirm, beside the watch that is being opened.
-func (s *ListerWatcher) proves() bool {
+// proves says whether a list should be compared with the file, beside the watch that is
+// being opened: once in a life, if not for more.
+func (s *ListerWatcher) proves(phase Phase) bool {
 	p := &s.proving
-	switch {
-	case !s.comparable():
+	if !s.comparable() {
 		return false
-	case p.mode == ConfirmList:
-		return true
 	}
-	if p.listed() {
-		return true
-	}
-	may := s.waits() && p.may()
+	may := s.mayList()
 	if may {
 		p.try()
 	}
-	return may
+	return may || p.listed() || p.mode == ConfirmList && phase == PhaseCatchingUp
 }
 
-// comparable says whether a list can confirm at all.
+// comparable says whether a list of metadata can be compared at all. It cannot if the
+// caller's list function leaves objects out.
 func (s *ListerWatcher) comparable() bool {
-	return s.proving.mode != ConfirmBookmark && ordered(s.queue) && s.store.ByMetadata() && s.store.Err() == nil && s.store.UnstoredObjects() == 0
+	return s.proving.mode != ConfirmBookmark && ordered(s.queue) && s.store.ByMetadata() && !s.store.Countless() &&
+		s.store.Err() == nil && s.store.UnstoredObjects() == 0
 }
 
-// waits says whether HasSynced waits for a list of the automatic choice.
-func (s *ListerWatcher) waits() bool {
-	return !cache.IsDone(s.queue) && s.requests.server != "" && !s.status.hasRelisted()
+// mayList says whether a list is to be compared with the file, since the file was resumed and
+// no list has been read in this life.
+func (s *ListerWatcher) mayList() bool {
+	return s.requests.server != "" && !s.status.hasRelisted() && s.proving.may()
 }
 
 // metadataSize is how many bytes metadata takes in an uncompressed list, for each object
@@ -229,6 +231,28 @@ func metadataSize(store *boltstore.Claimed) (each, all int64) {
 		each = int64(st.Bytes)*5/4/n + 128
 	}
 	return each, each * int64(st.Objects)
+}
+
+// guessMetadata notes how large metadata is in a list, by some objects of a full one. The
+// file may not show it, since a transform may have taken fields away.
+func (s *ListerWatcher) guessMetadata(objs []runtime.Object) {
+	if s.store.MetadataSize() > 0 || len(objs) == 0 {
+		return
+	}
+	const typeMeta = 60
+	some, size := objs[:min(len(objs), 16)], 0
+	for _, obj := range some {
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			return
+		}
+		b, err := json.Marshal(meta.AsPartialObjectMetadata(m))
+		if err != nil {
+			return
+		}
+		size += len(b) + typeMeta
+	}
+	s.store.NoteMetadataSize(uint64(size / len(some)))
 }
 
 // sentAs is how many bytes are sent for a number of unpacked ones, if they may be

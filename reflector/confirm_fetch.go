@@ -128,6 +128,9 @@ func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err err
 	}
 	noteAnswer(req, resp)
 	body := &capped{ReadCloser: resp.Body, sent: &sent, most: ask.most}
+	if ask.few {
+		body.late = func() bool { return t.speed.now().Sub(began) > bookmarkAfter }
+	}
 	resp.Body = body
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -139,18 +142,25 @@ func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err err
 	return a, err
 }
 
-// capped is a body that fails once too many bytes have come.
+// errMoreCame: the guess of the size was too small. The next one is twice as large.
+var errMoreCame = fmt.Errorf("%w: more bytes have come than were expected", errNotWorth)
+
+// capped is a body that fails once too many bytes have come, or it is too late.
 type capped struct {
 	io.ReadCloser
 	sent       *atomic.Int64
 	size, most int64
+	late       func() bool // nil: never
 }
 
 func (c *capped) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.size += int64(n)
+	if err == nil && c.late != nil && c.late() {
+		return n, fmt.Errorf("%w: it takes longer than a bookmark", errNotWorth)
+	}
 	if c.most > 0 && c.sent.Load() > c.most {
-		return n, fmt.Errorf("%w: more has come than %d bytes", errNotWorth, c.most)
+		return n, fmt.Errorf("%w: %d", errMoreCame, c.most)
 	}
 	return n, err
 }

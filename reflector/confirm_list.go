@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,8 +23,9 @@ var errNotWorth = errors.New("reflector: the bookmark is left to confirm")
 var errBroke = fmt.Errorf("%w: the link has broken since", errNotWorth)
 
 // prove lists beside the watch of the template, and confirms once the file equals the
-// list. It runs until then, or until ctx ends. After an error it leaves confirming to the
-// bookmark. A list that has answered the question is not read again, see askByList.
+// list. It runs until then, until the watch has come to the list's version, or until ctx
+// ends. After an error it leaves confirming to the bookmark. A list that has answered the
+// question is not read again, see askByList.
 //
 // The list is of version L, the stated version or a later one. Suppose that at one
 // commit, of version C, the file has all listed objects as listed, no other object and no
@@ -36,30 +38,35 @@ var errBroke = fmt.Errorf("%w: the link has broken since", errNotWorth)
 // The watch still brings the objects that were created since C and are gone again. The
 // queue keeps them from readers until it has everything up to L, see
 // fifo.Queue.ConfirmListed.
-func (s *ListerWatcher) prove(ctx context.Context, t *template) {
+func (s *ListerWatcher) prove(ctx context.Context, t *template, changed *changedSince) (compared bool) {
 	rv, asked := s.queue.Target()
 	if rv == "" {
-		return
+		return false
 	}
 	began := s.clock.Now()
-	p := &proof{s: s, template: t, least: rv}
+	p := &proof{s: s, template: t, least: rv, changed: changed, listed: newKeySet()}
 	p.each, p.all = metadataSize(s.store)
 	p.expected = int64(s.store.State().Objects)
 	_, p.flow = s.cluster.answeredOver()
 	var err error
-	within, waited := ctx, false
+	waited, answered := false, func() {}
 	if a := s.proving.take(rv); a != nil {
-		defer s.fresh.nudge() // callers that came since
-		defer s.proving.compared(a)
+		answered = sync.OnceFunc(func() {
+			s.proving.compared(a)
+			s.fresh.nudge() // callers that came since
+		})
+		defer answered()
 		if waited = a.waited; waited {
-			var cancel context.CancelFunc
-			within, cancel = context.WithTimeout(ctx, s.o.confirmTimeout) // as long as a short watch
-			defer cancel()
+			defer time.AfterFunc(s.o.confirmTimeout, func() { // as long as a short watch
+				s.proving.helped(false)
+				s.proving.inVain(s.clock.Now())
+				answered()
+			}).Stop()
 		}
 		p.size, p.sent = a.size, a.sent
 		err = p.compare(a.listed, a.about)
 	} else if s.proving.mode == ConfirmAuto && s.calmDown(ctx, t) != nil {
-		return
+		return false
 	} else {
 		err = p.list(ctx)
 	}
@@ -67,7 +74,13 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 		s.store.NoteMetadataSize(uint64(max(p.size/p.objects, 1)))
 	}
 	if err == nil {
-		err = p.confirm(within, fifo.Listed{Target: rv, Asked: asked, At: p.rv})
+		err = p.settle(ctx, fifo.Listed{Target: rv, Asked: asked, At: p.rv}, answered)
+	}
+	switch {
+	case err == nil:
+		s.compared()
+	case errors.Is(err, errDisproved):
+		s.disproved(p.rv, len(p.lacking))
 	}
 	took := s.clock.Since(began)
 	if err != nil && waited && (ctx.Err() == nil && !errors.Is(err, errBroke) || took > time.Second) { // a bookmark came no later
@@ -76,17 +89,19 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 	}
 	if err != nil && ctx.Err() == nil {
 		s.log.V(1).Info("A list does not confirm", "source", s.store.Source().String(), "reason", err.Error())
-		return
+		return false
 	}
 	s.log.V(2).Info("Compared with a list", "source", s.store.Source().String(), "objects", p.objects, "took", took, "error", err)
+	return err == nil
 }
 
 // proveBeside starts prove beside the watch of the template. end ends it.
-func (s *ListerWatcher) proveBeside(ctx context.Context, t *template) (end func()) {
+func (s *ListerWatcher) proveBeside(ctx context.Context, t *template, changed *changedSince) (end func()) {
 	if t == nil || !s.calls.begin() {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	s.status.setUncompared(false)
 	go func() {
 		defer s.calls.end()
 		select {
@@ -94,8 +109,9 @@ func (s *ListerWatcher) proveBeside(ctx context.Context, t *template) (end func(
 		case <-t.open:
 		case <-ctx.Done():
 		}
-		if ctx.Err() == nil { // otherwise the next watch's list, which may be there, is not for this one
-			s.prove(ctx, t)
+		// Once the watch has ended, a list that is there is for the next one.
+		if ctx.Err() != nil || !s.prove(ctx, t, changed) {
+			s.status.setUncompared(true)
 		}
 	}()
 	return cancel
@@ -139,28 +155,8 @@ type proof struct {
 	size      int64 // bytes of metadata, unpacked
 	sent      int64 // the same, as they came
 	lacking   []listing.Object
-}
-
-// confirm waits until the watch has brought, or deleted, the objects that the file lacks.
-func (p *proof) confirm(ctx context.Context, l fifo.Listed) error {
-	for {
-		l.Stored = p.s.queue.Stored()
-		lacking, only, err := p.s.store.Holds(p.lacking, uint64(p.objects))
-		if err != nil {
-			return err
-		}
-		if p.lacking = lacking; len(lacking) == 0 && only && p.s.store.Err() == nil {
-			switch confirmed, stands := p.s.queue.ConfirmListed(l); {
-			case confirmed:
-				return nil
-			case !stands:
-				return errBroke
-			}
-		}
-		if err := p.s.queue.AwaitStored(ctx, l.Stored); err != nil {
-			return err
-		}
-	}
+	listed    keySet
+	changed   *changedSince
 }
 
 // list reads all pages.
@@ -269,7 +265,8 @@ func (p *proof) little(ctx context.Context, r *linkSpeed) error {
 		if err != nil || p.done() {
 			return err
 		}
-		left := time.Duration(float64(took) * float64(sentAs(p.all-p.size)) / float64(max(p.size, 1)))
+		trip := r.roundTrip()
+		left := trip + time.Duration(float64(max(took-trip, 0))*float64(sentAs(p.all-p.size))/float64(max(p.size, 1)))
 		if p.s.clock.Since(began)+left > bookmarkAfter {
 			return fmt.Errorf("%w: it would take %s more", errNotWorth, left)
 		}
@@ -284,6 +281,9 @@ func (p *proof) page(ctx context.Context, ask pageAsk) (took time.Duration, err 
 	ask.version, ask.token = p.least, p.token
 	began := p.s.clock.Now()
 	answer, err := p.template.list(ctx, ask)
+	if errors.Is(err, errMoreCame) {
+		p.s.store.NoteMetadataSize(uint64(2 * p.each))
+	}
 	if err != nil {
 		if !errors.Is(err, errNotWorth) && ctx.Err() == nil {
 			p.s.proving.failure()
@@ -340,9 +340,12 @@ func (p *proof) compare(listed []listing.Object, about metav1.ListMeta) error {
 	if c, err := resourceversion.CompareResourceVersion(about.ResourceVersion, p.least); err != nil || c < 0 || p.rv != "" && about.ResourceVersion != p.rv {
 		return fmt.Errorf("%w: the list is of version %q, after %q, and %q is wanted", errNotWorth, about.ResourceVersion, p.rv, p.least)
 	}
-	lacking, _, err := p.s.store.Holds(listed, 0)
+	lacking, _, err := p.s.store.Holds(listed, 0, nil)
 	if err != nil {
 		return err
+	}
+	for _, o := range listed {
+		p.listed.add(o.Key())
 	}
 	p.rv, p.token, p.objects = about.ResourceVersion, about.Continue, p.objects+int64(len(listed))
 	if p.lacking = append(p.lacking, lacking...); len(p.lacking) > mostLacking {

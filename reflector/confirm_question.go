@@ -17,7 +17,7 @@ import (
 //
 // The answer is nil if the version must be asked for alone. The error is the link's.
 func (s *ListerWatcher) askByList(ctx context.Context) (*pageAnswer, error) {
-	if !s.waits() || !s.proving.may() {
+	if !s.mayList() {
 		return nil, nil
 	}
 	a, err := s.listFew(ctx, true)
@@ -70,8 +70,12 @@ func showsNothing(err error) bool {
 // it, else if a round trip is short.
 func (s *ListerWatcher) listFew(ctx context.Context, start bool) (*pageAnswer, error) {
 	objects := int64(s.store.State().Objects)
-	_, all := metadataSize(s.store)
-	if s.proving.mode != ConfirmAuto || objects == 0 || all > fewBytes || !s.comparable() {
+	each, all := metadataSize(s.store)
+	largest := int64(fewBytes)
+	if start {
+		largest = startBytes
+	}
+	if s.proving.mode != ConfirmAuto || objects == 0 || all > largest || !s.comparable() {
 		return nil, errNotAsked
 	}
 	m, err := s.requests.template(ctx, s.queue.AcceptedVersion())
@@ -86,9 +90,14 @@ func (s *ListerWatcher) listFew(ctx context.Context, start bool) (*pageAnswer, e
 		patience = min(patience, bookmarkAfter)
 	}
 	guarded, g := s.requests.guard(ctx, patience, metav1.ListOptions{})
-	a, err := m.list(s.cluster.trace(guarded), pageAsk{objects: objects + max(objects/8, 8), pack: true, most: all*5/4 + 1<<10, few: start})
+	a, err := m.list(s.cluster.trace(guarded), pageAsk{
+		objects: objects + max(objects/8, 8), pack: true, most: sentAs(all)*3/2 + 1<<10, few: start,
+	})
 	if err = g.end(err); errors.Is(err, errNoRoom) {
 		return nil, errNotAsked
+	}
+	if errors.Is(err, errMoreCame) {
+		s.store.NoteMetadataSize(uint64(2 * each))
 	}
 	if err != nil {
 		s.log.V(1).Info("A list does not ask for the version", "source", s.store.Source().String(), "reason", err.Error())

@@ -39,7 +39,7 @@ func TestListIsTheQuestion(t *testing.T) {
 				f.create(fmt.Sprint("new", i))
 			}
 		}},
-		{"many objects", 300, 0, func(f *fixture) {}},
+		{"many objects", 6000, 0, func(f *fixture) {}},
 		{"no objects", 0, 0, func(f *fixture) {}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -37,19 +37,20 @@ import (
 
 type fixture struct {
 	*ListerWatcher
-	t       *testing.T
-	sim     *kubesim.Server
-	db      *boltstore.DB
-	store   *boltstore.Claimed
-	queue   *fifo.Queue
-	clock   *testingclock.FakeClock
-	client  *http.Client
-	claim   func() // begins another life
-	telling sync.Mutex
-	told    []string
-	breaks  atomic.Pointer[func(*http.Request) error] // breaks the way to the server
-	tries   atomic.Int64                              // requests that took it, or would have
-	paid    kubesim.Cost                              // up to the last call of cost
+	t         *testing.T
+	sim       *kubesim.Server
+	db        *boltstore.DB
+	store     *boltstore.Claimed
+	queue     *fifo.Queue
+	clock     *testingclock.FakeClock
+	client    *http.Client
+	claim     func() // begins another life
+	transform cache.TransformFunc
+	telling   sync.Mutex
+	told      []string
+	breaks    atomic.Pointer[func(*http.Request) error] // breaks the way to the server
+	tries     atomic.Int64                              // requests that took it, or would have
+	paid      kubesim.Cost                              // up to the last call of cost
 }
 
 // roundTrip calls the transport.
@@ -93,13 +94,19 @@ func bubble(t *testing.T, n int, so kubesim.Options, o Options, test func(f *fix
 // bubbleOver is bubble over HTTP/1.1, unless so has HTTP2.
 func bubbleOver(t *testing.T, n int, so kubesim.Options, o Options, test func(f *fixture)) {
 	t.Helper()
+	bubbleWith(t, n, so, o, func(*rest.Config) {}, test)
+}
+
+// bubbleWith is bubbleOver with a client of its own.
+func bubbleWith(t *testing.T, n int, so kubesim.Options, o Options, setup func(*rest.Config), test func(f *fixture)) {
+	t.Helper()
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {
 		sim := kubesim.New(so)
 		if err := sim.StartPipes(); err != nil {
 			t.Fatal(err)
 		}
-		test(fixtureOver(t, sim, n, clock.RealClock{}, o))
+		test(fixtureWith(t, sim, n, clock.RealClock{}, o, setup, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw }))
 	})
 }
 
@@ -164,7 +171,7 @@ func fixtureWith(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Op
 		if f.store, err = db.Claim(boltstore.Claim{Source: src, Example: &corev1.ConfigMap{}}); err != nil {
 			t.Fatal(err)
 		}
-		f.queue = fifo.New(f.store, nil)
+		f.queue = fifo.New(f.store, f.transform)
 		f.ListerWatcher = New(lw, f.queue, f.store, &corev1.ConfigMap{}, server, o)
 	}
 	f.claim()

@@ -28,6 +28,9 @@ const (
 	// linkUnreadable: watches fail before their first event again and again. A relist
 	// comes before the next watch.
 	linkUnreadable
+	// linkDisproved: the file differs from the server's list of its own version. A relist
+	// comes before the next watch.
+	linkDisproved
 )
 
 // link is the state machine of a source's link to its server. Each transition is one
@@ -107,6 +110,15 @@ func (l *link) owesNote() bool {
 	return l.state == linkRestored && !l.noted
 }
 
+// disproved: the watch has left out changes. Other reasons for a relist say more.
+func (l *link) disproved() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == linkStated || l.state == linkInDoubt {
+		l.set(linkDisproved)
+	}
+}
+
 // another: the server is of another cluster. A restore of the one before says nothing
 // about it.
 func (l *link) another() {
@@ -130,7 +142,8 @@ func (l *link) began(well bool) {
 		return
 	}
 	l.failures++
-	if l.failures >= 4 && l.failures&(l.failures-1) == 0 && l.state != linkRestored && l.state != linkExpired {
+	owesRelist := l.state != linkStated && l.state != linkInDoubt
+	if l.failures >= 4 && l.failures&(l.failures-1) == 0 && !owesRelist {
 		l.set(linkUnreadable)
 	}
 }
@@ -183,7 +196,8 @@ func (l *link) bookmarked() {
 }
 
 // fellShort: a short watch has ended in good order without reaching the stated version.
-// One that has brought something is on its way there.
+// One that has brought something newer is on its way there; some servers send the same
+// events at each watch.
 func (l *link) fellShort(onItsWay bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,6 +225,8 @@ func (l *link) reason() string {
 		return ReasonExpired
 	case linkUnreadable:
 		return ReasonUnreadable
+	case linkDisproved:
+		return ReasonDiffers
 	}
 	return ""
 }

@@ -53,6 +53,11 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	if rv != "" && s.saysNothing(rv) {
 		return ReasonNoVersion, nil
 	}
+	if listed != nil {
+		if differs, err := s.disproves(ctx, listed); differs || err != nil {
+			return ReasonDiffers, err
+		}
+	}
 	s.link.stated()
 	if rv != "" {
 		if s.queue.Confirm(rv, began); s.queue.Reached() {

@@ -40,6 +40,16 @@ func (r *linkSpeed) answered(took time.Duration) {
 	r.answer = min(r.answer, took)
 }
 
+// roundTrip is the shortest time from a request to its answer's first byte, 0 if unknown.
+func (r *linkSpeed) roundTrip() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.answer == math.MaxInt64 {
+		return 0
+	}
+	return r.answer
+}
+
 // near says whether the link looks near or, once that is known, whether it has proved
 // near and fast. judged is closed once it is known.
 func (r *linkSpeed) near() (near, known bool, judged <-chan struct{}) {
@@ -119,7 +129,7 @@ func (r *linkSpeed) admits(bytes int64) bool {
 	case near:
 		return r.reserve(shareUnknown, bytes)
 	}
-	return bytes <= smallBytes && r.reserve(shareFar, bytes)
+	return r.reserve(shareFar, bytes)
 }
 
 // done gives back the bytes that a list over a near link has taken.

@@ -109,15 +109,14 @@ func TestLinkAdmits(t *testing.T) {
 		each int64
 		n    int
 	}{
-		{"not connected, small", func(*linkSpeed) {}, smallBytes, farBytes / smallBytes},
-		{"not connected, more", func(*linkSpeed) {}, smallBytes + 1, 0},
-		{"far", func(r *linkSpeed) { r.connected(30 * time.Millisecond); r.answered(time.Millisecond) }, smallBytes, farBytes / smallBytes},
+		{"not connected, small", func(*linkSpeed) {}, fewBytes, farBytes / fewBytes},
+		{"far", func(r *linkSpeed) { r.connected(30 * time.Millisecond); r.answered(time.Millisecond) }, fewBytes, farBytes / fewBytes},
 		{"looks near", func(r *linkSpeed) { r.connected(time.Millisecond); r.answered(time.Millisecond) }, fewBytes, unknownBytes / fewBytes},
 		{"near and slow", func(r *linkSpeed) {
 			r.connected(time.Millisecond)
 			r.answered(time.Millisecond)
 			r.paged(probeBytes, time.Second)
-		}, smallBytes, farBytes / smallBytes},
+		}, fewBytes, farBytes / fewBytes},
 		{"near and fast", func(r *linkSpeed) {
 			r.connected(time.Millisecond)
 			r.answered(time.Millisecond)

@@ -179,7 +179,9 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			l.steady = took < quickPage && l.size.limit < 2*before
 			p.kept, p.rest = kept, remaining(list)
 			first := l.at.rv == "" && !l.taken
-			if p.objs, p.at, err = l.accept(list); err == nil && first && l.late {
+			p.objs, p.at, err = l.accept(list)
+			l.s.guessMetadata(p.objs)
+			if err == nil && first && l.late {
 				l.form = l.s.form.late(ctx)
 				p.at.ServedForm = l.form
 			}

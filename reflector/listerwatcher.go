@@ -73,7 +73,7 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 		link:     link{clock: clock},
 		unstored: unstored{queue: queue, store: store, clock: clock, first: o.retryUnstored},
 		fresh:    waiters{queue: queue, hurry: make(chan struct{}, 1)},
-		proving:  proving{mode: o.Confirm},
+		proving:  proving{mode: o.Confirm, differs: make(chan struct{}, 1)},
 		patience: patience{least: o.quietTimeout, now: o.quietTimeout},
 		facts:    facts{pageSize: firstPage},
 		pace:     pace{clock: clock, backoff: newBackoff()},
@@ -85,7 +85,7 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 	if store.Restored() {
 		s.link.restored()
 	}
-	s.audit = audit{every: o.AuditEvery, requests: &s.requests, queue: queue, store: store, log: log, clock: clock}
+	s.audit = audit{every: auditAfter(o.AuditEvery), requests: &s.requests, queue: queue, store: store, log: log, clock: clock}
 	return s
 }
 
@@ -203,6 +203,7 @@ func (s *ListerWatcher) fail(ctx context.Context, err error) error {
 // doubtLink notes that the server must be asked before anything is confirmed.
 func (s *ListerWatcher) doubtLink() {
 	s.queue.Doubt()
+	s.status.setUncompared(true)
 	s.link.broke()
 	s.cluster.forget()
 }

@@ -28,13 +28,15 @@ type Options struct {
 	// is decoded. Clients whose config WrapConfig has not seen always decode all.
 	DecodeAll bool
 	// Confirm chooses how to prove that nothing was missed while the program was down: by
-	// a bookmark, or by a list beside it. Set it to ConfirmBookmark if every byte counts,
-	// and to ConfirmList if HasSynced must come as soon as possible.
+	// a bookmark, or by a list beside it, which also finds what a server's watch has left
+	// out. Set it to ConfirmBookmark over a metered link, where every byte counts, and to
+	// ConfirmList if HasSynced must come as soon as possible.
 	Confirm Confirm
-	// AuditEvery is how often all objects are compared with the server, by content,
-	// although the watch has brought all changes. Set it if a server may be restored
-	// unnoticed. Each audit costs a list. A list that compares only versions does not
-	// count as an audit. Default 0, never.
+	// AuditEvery is within what time all objects are compared with a list, although the
+	// watch has brought all changes: a server may have lost one, or may have been restored
+	// unnoticed. An audit lists the objects' metadata, and comes at a random time, at least
+	// half as long after the last comparison. Any list that was compared puts it off.
+	// Default a day, with ConfirmBookmark never. A negative value means never.
 	AuditEvery time.Duration
 	// PurgeDenied deletes the objects from the file, except for journal entries, once the
 	// server has refused them for a minute (401, 403, or 404 for a type that is gone).
@@ -80,6 +82,9 @@ func (o Options) withDefaults() Options {
 	// The server counts seconds.
 	o.confirmTimeout = min(max(cmp.Or(o.confirmTimeout, 3*time.Second), 1), 24*time.Hour)
 	o.confirmTimeout = (o.confirmTimeout + time.Second - 1).Truncate(time.Second)
+	if o.AuditEvery == 0 && o.Confirm != ConfirmBookmark {
+		o.AuditEvery = 24 * time.Hour
+	}
 	if o.retryUnstored <= 0 {
 		o.retryUnstored = time.Second
 	}

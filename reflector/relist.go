@@ -64,8 +64,9 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	s.proving.keep(nil)
 	s.cluster.relisted()
 	s.form.relisted(l.reason)
-	if l.relist.Compared() {
-		s.audit.compared()
+	s.audit.compared()
+	if r := l.relist; l.reason == ReasonDiffers && r.Changed == 0 && r.Deleted == 0 {
+		s.audit.noteCountless(true) // the caller's list function shows something else than the server
 	}
 	s.unstored.tried()
 	s.status.relisted(l.reason, s.clock.Now())

@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 // file's version, as if nothing had happened. Two things reveal it: the number of objects
 // at the file's version, and a list of all objects.
 type audit struct {
-	every    time.Duration // Options.AuditEvery
+	every    time.Duration // a random part of Options.AuditEvery; zero or less: never
 	requests *requests
 	queue    *fifo.Queue
 	store    *boltstore.Claimed
@@ -29,7 +30,7 @@ type audit struct {
 	counted   bool      // the server's number of objects has been compared since the last outage
 	countDue  bool      // it is time to compare it
 	countless bool      // the number is useless
-	read      time.Time // when content was last compared in this life
+	read      time.Time // when all objects were last compared in this life
 	notBefore time.Time // when a relist that can be put off may be tried again
 }
 
@@ -54,7 +55,7 @@ func (a *audit) another() {
 	a.counted, a.countDue, a.countless = false, false, false
 }
 
-// compared: the content of everything has been compared.
+// compared: all objects have been compared with a list.
 func (a *audit) compared() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,6 +151,15 @@ func (a *audit) recount(ctx context.Context) error {
 	return nil
 }
 
+// auditAfter draws how long after a comparison the source is audited: the audits of many
+// programs that began together do not come together.
+func auditAfter(most time.Duration) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	return most/2 + rand.N(most/2+1)
+}
+
 // in is how long it is until everything is to be compared. ok says whether it ever is. If
 // the time of the last comparison is unknown, it is due now.
 func (a *audit) in() (d time.Duration, ok bool) {
@@ -161,8 +171,8 @@ func (a *audit) in() (d time.Duration, ok bool) {
 	now := a.clock.Now()
 	if !a.read.IsZero() {
 		d = a.every - now.Sub(a.read)
-	} else if age, known := a.store.ReadAge(); known {
-		d = a.every - age
+	} else if age := a.store.State().ComparedAge; age != nil {
+		d = a.every - *age
 	}
 	return max(d, a.notBefore.Sub(now)), true
 }

@@ -119,7 +119,7 @@ func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (
 	known := s.store.State()
 	l.conn, l.flow = s.cluster.expect(known)
 	l.o = boltstore.RelistOptions{NewTimeline: s.link.is(linkRestored) && (known.Synced || known.Objects > 0), ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: !s.link.owesNote(),
-		ServedForm: sign, Content: sign == "" || reason == ReasonAudit || s.form.mustList()}
+		ServedForm: sign, Content: sign == "" || s.form.mustList(), Audit: reason == ReasonDiffers || reason == ReasonAudit}
 	if !l.o.NewTimeline && known.Synced {
 		l.least = s.newest()
 	}

@@ -102,22 +102,6 @@ func TestUnknownForm(t *testing.T) {
 	}
 }
 
-// TestAuditComparesContent: an audit notices changes without a sign.
-func TestAuditComparesContent(t *testing.T) {
-	f := newRawFixture(t, mediaJSON, 0, Options{AuditEvery: time.Hour})
-	for i := range 10 {
-		f.put(fmt.Sprint("cm", i), 500, 1)
-	}
-	f.list()
-	f.watch().Stop()
-	f.reform("cm7")
-	f.sim.HideForm()
-	f.clock.Step(2 * time.Hour)
-	if f.watched(); f.State().Relists[ReasonAudit] != 1 {
-		t.Error(f.State().Relists)
-	}
-}
-
 // TestFormIsNotAnswered: if the server, or a proxy, answers the question for the form
 // with an error, a relist fails for a short time only. Then it compares content, and goes
 // through.

@@ -24,7 +24,8 @@ const (
 	PhaseLive       Phase = "live"        // watching, at or past what the server last stated
 )
 
-// State is what a source is doing and has done in this life of the process.
+// State is what a source is doing and has done in this life of the process. It is one type
+// because all of it is of one moment.
 type State struct {
 	Phase Phase `json:"phase"`
 	// Reason is that of the last relist, or why the source is offline, failing or denied.
@@ -44,6 +45,14 @@ type State struct {
 	Relists      map[string]uint64 `json:"relists,omitempty"`
 	LastRelist   string            `json:"lastRelist,omitempty"`
 	LastRelistAt time.Time         `json:"lastRelistAt,omitzero"`
+	// Compared is when all objects were last compared with a list of the server's, in this
+	// life or an earlier one, by the device's clock of that time. Differed counts those that
+	// the list showed otherwise, and which were repaired. Uncompared says that the watch goes
+	// on from the file, and nothing was compared since: only the server's word that nothing
+	// was missed confirms.
+	Compared   time.Time `json:"compared,omitzero"`
+	Differed   uint64    `json:"differed,omitempty"`
+	Uncompared bool      `json:"uncompared,omitempty"`
 	// Listed counts the objects that the list under way has read, over all lives of a
 	// first list. Remaining is how many the server says are left, or nil if it does
 	// not say, as with selectors. While no list is under way, they are 0 and nil.
@@ -89,7 +98,8 @@ func (s State) Age(now time.Time) (age time.Duration, ok bool) {
 // by its file's clock.
 func StateOf(file boltstore.State, now time.Time) State {
 	return State{Phase: PhaseStarting, Confirmed: file.Confirmed, ResourceVersion: file.ResourceVersion,
-		Degraded: cmp.Or(file.Degraded, file.UnstoredReason), Unstored: file.Unstored, Unindexed: file.Unindexed, taken: now, age: file.ConfirmedAge}
+		Degraded: cmp.Or(file.Degraded, file.UnstoredReason),
+		Compared: file.Compared, Differed: file.Differed, Unstored: file.Unstored, Unindexed: file.Unindexed, taken: now, age: file.ConfirmedAge}
 }
 
 // Reasons of a relist.
@@ -114,6 +124,9 @@ const (
 	ReasonUnstored = "objects not stored"
 	// The server serves a custom resource in another form than at the last list.
 	ReasonForm = "served form has changed"
+	// The file differed from the server's list of the same version: the watch has left
+	// out changes.
+	ReasonDiffers = "differs from a list"
 	// The server sends no bookmarks, and nothing else confirms the state.
 	ReasonUnconfirmed = "no bookmarks"
 )
@@ -123,6 +136,12 @@ func (s State) String() string {
 	text := string(s.Phase)
 	if s.Reason != "" {
 		text += fmt.Sprintf(" (%s)", s.Reason)
+	}
+	if s.Uncompared {
+		text += ", resumed and not compared"
+		if !s.Compared.IsZero() {
+			text += " since " + s.Compared.UTC().Format(time.RFC3339)
+		}
 	}
 	if s.Degraded != "" {
 		text += fmt.Sprintf(", degraded (%s)", s.Degraded)

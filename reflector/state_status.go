@@ -10,8 +10,11 @@ import (
 type status struct {
 	mu       sync.Mutex
 	state    State
-	resuming bool   // the file has answered a list
-	unusable string // why the file's contents were last not used
+	resuming bool // the file has answered a list
+	// uncompared: no list has been compared with the file since the link was last in doubt,
+	// and none is under way.
+	uncompared bool
+	unusable   string // why the file's contents were last not used
 }
 
 // enter notes the phase, and says whether it is another one. doubted is when the
@@ -51,6 +54,19 @@ func (s *status) resumed(bytes func() uint64) {
 	}
 }
 
+// setUncompared notes whether nothing compares the file with a list.
+func (s *status) setUncompared(yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uncompared = yes
+}
+
+func (s *status) isUncompared() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.uncompared
+}
+
 // relisted counts a relist.
 func (s *status) relisted(reason string, now time.Time) {
 	s.mu.Lock()
@@ -59,6 +75,7 @@ func (s *status) relisted(reason string, now time.Time) {
 		s.state.Relists = map[string]uint64{}
 	}
 	s.state.Relists[reason]++
+	s.uncompared = false
 	s.state.LastRelist, s.state.LastRelistAt = reason, now
 	s.state.Listed, s.state.Remaining = 0, nil
 }
@@ -114,6 +131,8 @@ func (s *ListerWatcher) State() State {
 	st.ResourceVersion = s.queue.AcceptedVersion()
 	n, err := s.queue.Failed()
 	file := s.store.State()
+	st.Compared, st.Differed = file.Compared, file.Differed
+	st.Uncompared = s.status.isUncompared() && (st.Phase == PhaseLive || st.Phase == PhaseCatchingUp)
 	st.Failed, st.Unstored, st.Unindexed = n, file.Unstored, file.Unindexed
 	switch broken := s.store.Err(); {
 	case err != nil:

@@ -60,6 +60,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 		}
 	}()
 	var p *pulse
+	var changed *changedSince
 	w, over := s.left.take(o.ResourceVersion)
 	if w != nil {
 		s.proving.keep(nil)
@@ -69,11 +70,12 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 			o.ResourceVersion = "0"
 		}
 		asking := ctx
-		if phase != PhaseCatchingUp || !s.proves() {
+		if !s.proves(phase) {
 			s.proving.keep(nil)
 		} else {
 			t := newTemplate(s.store.Source())
-			asking, end = context.WithValue(ctx, templateKey{}, t), s.proveBeside(ctx, t)
+			changed = &changedSince{}
+			asking, end = context.WithValue(ctx, templateKey{}, t), s.proveBeside(ctx, t, changed)
 			defer close(t.open)
 		}
 		if w, over, p, err = s.requests.watch(asking, s.patience.get(), o); p != nil {
@@ -107,7 +109,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	s.link.answers()
 	s.status.resumed(func() uint64 { return s.store.State().Bytes })
 	s.enter(phase, "")
-	return s.stream(w, p, o.TimeoutSeconds, repaired, end), nil
+	return s.stream(w, p, o.TimeoutSeconds, repaired, changed, end), nil
 }
 
 // watchOptions returns the options of the watch that goes on from what has been accepted,

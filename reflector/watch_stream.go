@@ -11,25 +11,32 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/internal/versions"
 )
 
 // watcher passes a server's events on to the Reflector. It hides the event that says that
 // the version has expired. The next Watch repairs that, while the Reflector would wait
-// for its backoff and list.
+// for its backoff and list. It is one type because each event may end the watch for any of
+// its reasons.
 type watcher struct {
 	s     *ListerWatcher
 	inner watch.Interface
 	p     *pulse    // counts its bytes; nil if they cannot be seen
 	until time.Time // when the server should end it
 	quiet time.Duration
-	short bool // it should bring the bookmark that confirms
-	moved bool // something has come
-	wrong bool // the last thing that came was an error
+	short bool   // it should bring the bookmark that confirms
+	from  string // version up to which everything had been accepted when it began
+	moved bool   // something has come
+	newer bool   // something newer than from has come
+	wrong bool   // the last thing that came was an error
 	out   chan watch.Event
 	done  chan struct{}
 	once  sync.Once
-	// proved ends the list that should confirm.
-	proved func()
+	// changed is what it has brought since a list was asked for; nil without one. proved
+	// ends the comparison with that list.
+	changed *changedSince
+	proved  func()
 
 	// The rest is run's.
 	damaged <-chan struct{}
@@ -41,8 +48,10 @@ type watcher struct {
 }
 
 // stream returns the watch that the Reflector reads, over one that was opened.
-func (s *ListerWatcher) stream(inner watch.Interface, p *pulse, timeoutSeconds *int64, repaired bool, proved func()) watch.Interface {
-	w := &watcher{s: s, inner: inner, p: p, proved: proved, quiet: s.patience.get(), out: make(chan watch.Event), done: make(chan struct{})}
+func (s *ListerWatcher) stream(inner watch.Interface, p *pulse, timeoutSeconds *int64, repaired bool,
+	changed *changedSince, proved func()) watch.Interface {
+	w := &watcher{s: s, inner: inner, p: p, changed: changed, proved: proved,
+		quiet: s.patience.get(), from: s.queue.AcceptedVersion(), out: make(chan watch.Event), done: make(chan struct{})}
 	if timeoutSeconds != nil {
 		timeout := time.Duration(*timeoutSeconds) * time.Second
 		w.until = s.clock.Now().Add(timeout)
@@ -127,6 +136,12 @@ func (w *watcher) next() (ev watch.Event, ok bool) {
 			}
 			w.send(w.bookmark()) // the next Watch compares everything
 			return ev, false
+		case <-w.s.proving.differs:
+			if !w.s.link.is(linkDisproved) {
+				continue // a relist has repaired it
+			}
+			w.send(w.bookmark()) // the next Watch relists
+			return ev, false
 		case <-w.damaged:
 			w.s.doubtLink()
 			w.s.queue.Unconfirm(false)
@@ -209,7 +224,9 @@ func (w *watcher) pass(ev watch.Event) bool {
 		}
 	}
 	w.moved = true
+	w.changed.add(ev)
 	rv := versionOf(ev.Object) // from then on the transform may change the object
+	w.newer = w.newer || versions.Newer(rv, w.from)
 	if !w.send(ev) {
 		return false
 	}
@@ -217,7 +234,6 @@ func (w *watcher) pass(ev watch.Event) bool {
 	if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(rv) {
 		w.s.enter(PhaseLive, "")
 		w.s.proving.reached()
-		w.proved()
 		w.audit.reset(w.readIn())
 		if w.s.fresh.wantAnswer() { // a caller has come since the server was asked
 			w.s.doubtLink()
@@ -273,7 +289,7 @@ func (w *watcher) ended() {
 		}
 	}
 	if !early && behind && w.short {
-		w.s.link.fellShort(w.moved && ordered(w.s.queue))
+		w.s.link.fellShort(w.newer)
 	}
 }
 

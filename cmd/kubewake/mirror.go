@@ -44,6 +44,8 @@ type mirror struct {
 	reopen   bool
 	events   bool
 	purge    bool
+	metered  bool
+	audit    time.Duration
 	report   bool
 	serve    bool
 	access   access
@@ -96,6 +98,10 @@ Meanwhile the other commands read through a socket beside the file.`,
 	f.StringVarP(&m.selector, "selector", "l", "", "only objects with these labels")
 	f.StringVar(&m.http, "http", "", "serve /healthz, /readyz, /status and /metrics at this address")
 	f.BoolVar(&m.purge, "purge-denied", false, "delete a type from the file once the server has refused it for a minute: 401, 403, or the type is gone")
+	f.BoolVar(&m.metered, "metered", false,
+		"send the fewest bytes: no list of metadata at a start, and no audits unless --audit-every asks for them")
+	f.DurationVar(&m.audit, "audit-every", 0,
+		"compare all objects with a list within this time, since a server may lose changes (default 24h; negative: never)")
 	f.BoolVar(&m.process, "no-sync", false, "do not sync each commit: the file survives the end of the process, but not a crash of the machine")
 	f.DurationVar(&m.window, "window", 0, "gather changes to a busy file for this long (default 20ms; seconds spare flash)")
 	f.Int64Var(&m.journal, "journal-bytes", 0, "bytes of history kept for each type (default 16 MiB)")
@@ -166,6 +172,15 @@ func (m *mirror) options() boltstore.Options {
 	}
 	if m.compress {
 		o.Compression = boltstore.CompressionZstd
+	}
+	return o
+}
+
+// reflects returns the options of each type's link to the server.
+func (m *mirror) reflects(changed func(reflector.State)) reflector.Options {
+	o := reflector.Options{PurgeDenied: m.purge, AuditEvery: m.audit, OnState: changed}
+	if m.metered {
+		o.Confirm = reflector.ConfirmBookmark
 	}
 	return o
 }
@@ -291,11 +306,8 @@ func (m *mirror) informer(db *boltstore.DB, cfg *rest.Config, r resource, at kep
 	}
 	src := &source{live: make(chan struct{}), denied: make(chan struct{}, 1), confirmed: make(chan struct{}, 1)}
 	src.inf, err = informer.NewSharedIndexInformer(db, lw, example, informer.Options{
-		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-		Reflector: reflector.Options{
-			PurgeDenied: m.purge,
-			OnState:     func(st reflector.State) { m.changed(src, st) },
-		},
+		Indexers:  cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		Reflector: m.reflects(func(st reflector.State) { m.changed(src, st) }),
 	})
 	if err != nil {
 		return nil, err

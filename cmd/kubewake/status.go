@@ -27,8 +27,8 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Show the contents of the file, and how old they are",
 		Long: `Show the sources in the file, one list each, and how old they are.
 
-CONFIRMED is when the server last said that the state is current, SYNCED whether
-the source was ever listed whole. JOURNAL is the size of its history in bytes.
+CONFIRMED is when the server last said that the state is current, COMPARED when all
+objects were last compared with a list, and SYNCED whether the source was ever listed whole. JOURNAL is the size of its history in bytes.
 UNTOLD counts the changes that plain handlers have still to be told.`,
 		Example: `  kubewake status --db cache.db
   kubewake status --db cache.db -o json`,
@@ -69,10 +69,10 @@ UNTOLD counts the changes that plain handlers have still to be told.`,
 // output, what else is to be known of the file at path.
 func printStatus(ctx context.Context, streams genericiooptions.IOStreams, path string, status live.Status) error {
 	w := tabwriter.NewWriter(streams.Out, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(w, "SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tSYNCED\tJOURNAL\tUNTOLD\tLAST CLAIMED")
+	fmt.Fprintln(w, "SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tCOMPARED\tSYNCED\tJOURNAL\tUNTOLD\tLAST CLAIMED")
 	for _, st := range status.Sources {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%t\t%d\t%d\t%s\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
-			confirmedAgo(st), st.Synced, st.JournalBytes, st.Seq-st.Told, ago(st.Claimed, st.ClaimedAge))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t%t\t%d\t%d\t%s\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
+			confirmedAgo(st), ago(st.Compared, st.ComparedAge), st.Synced, st.JournalBytes, st.Seq-st.Told, ago(st.Claimed, st.ClaimedAge))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -86,6 +86,11 @@ func printStatus(ctx context.Context, streams genericiooptions.IOStreams, path s
 			if why != "" {
 				fmt.Fprintf(streams.ErrOut, "%s needs a relist: %s\n", st.Source, escaped(why))
 			}
+		}
+	}
+	for _, st := range status.Sources {
+		if st.Differed > 0 {
+			fmt.Fprintf(streams.ErrOut, "%s: the last comparison with a list repaired %d objects\n", st.Source, st.Differed)
 		}
 	}
 	for _, st := range status.Sources {

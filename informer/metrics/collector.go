@@ -103,6 +103,10 @@ func (s sender) source(names labels, u user) {
 	if age, ok := now.Age(time.Time{}); ok { // as of the State
 		s.gauge(sourceAge, age.Seconds(), name)
 	}
+	if file.ComparedAge != nil {
+		s.gauge(sourceCompared, file.ComparedAge.Seconds(), name)
+	}
+	s.gauge(sourceDiffered, float64(file.Differed), name)
 	for _, phase := range phases {
 		s.flag(sourcePhase, phase == now.Phase, name, string(phase))
 	}

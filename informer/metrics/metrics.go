@@ -54,6 +54,8 @@ var (
 	sourceJournal   = desc("kubewake_source_journal_bytes", "Bytes of the journal in the file.", "source")
 	sourceSynced    = desc("kubewake_source_synced", "1 once HasSynced is true.", "source")
 	sourceAge       = desc("kubewake_source_age_seconds", "Time since the server last confirmed the objects. Missing if that is not known.", "source")
+	sourceCompared  = desc("kubewake_source_compared_age_seconds", "Time since all objects were last compared with a list. Missing if that is not known.", "source")
+	sourceDiffered  = desc("kubewake_source_differed", "Objects that the last comparison with a list found otherwise, and repaired.", "source")
 	sourcePhase     = desc("kubewake_source_phase", "1 for the phase that the source is in, 0 for the others.", "source", "phase")
 	sourceResumes   = desc("kubewake_source_resumes_total", "Lists answered from the file, after which the watch resumed.", "source")
 	sourceRelists   = desc("kubewake_source_relists_total", "Lists read from the server, by reason.", "source", "reason")
@@ -85,7 +87,7 @@ var (
 		reflector.PhaseUnclaimed, reflector.PhaseRelisting, reflector.PhaseCatchingUp, reflector.PhaseLive}
 	relists = []string{reflector.ReasonFirst, reflector.ReasonExpired, reflector.ReasonRestored, reflector.ReasonDamaged, reflector.ReasonCluster,
 		reflector.ReasonAudit, reflector.ReasonCounts, reflector.ReasonNoVersion, reflector.ReasonUnreadable, reflector.ReasonUnstored, reflector.ReasonForm,
-		reflector.ReasonUnconfirmed, boltstore.OutdatedType, boltstore.OutdatedTransform}
+		reflector.ReasonDiffers, reflector.ReasonUnconfirmed, boltstore.OutdatedType, boltstore.OutdatedTransform}
 )
 
 // labels makes the values of a label: text that Prometheus accepts, different for each

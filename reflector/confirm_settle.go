@@ -1,0 +1,173 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/listing"
+	"github.com/kubewake/kubewake/internal/versions"
+)
+
+// A cache that never lists again keeps what a server's watch has left out. So a list that
+// was read whole is compared to the end: once the file has come to the list's version and
+// still differs, the server's list is right, and a relist repairs the file.
+
+// errDisproved: the file has come to a list's version, and is not as listed.
+var errDisproved = errors.New("reflector: the file differs from a list of its own version")
+
+// changedSince has the keys that the watch has brought since a list was asked for, with
+// their newest versions. At the list's version these objects were otherwise, or absent.
+type changedSince struct {
+	mu   sync.Mutex
+	keys map[string]string
+}
+
+// add notes an event before it is on its way into the file.
+func (c *changedSince) add(ev watch.Event) {
+	m, err := meta.Accessor(ev.Object)
+	if c == nil || err != nil || ev.Type == watch.Bookmark || ev.Type == watch.Error {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keys == nil {
+		c.keys = map[string]string{}
+	}
+	if len(c.keys) <= mostLacking {
+		c.keys[listing.Object{Namespace: m.GetNamespace(), Name: m.GetName()}.Key()] = m.GetResourceVersion()
+	}
+}
+
+// after returns the keys with changes after the version. ok is false if there are too many.
+func (c *changedSince) after(rv string) (keys map[string]bool, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys = map[string]bool{}
+	for key, newest := range c.keys {
+		if versions.Newer(newest, rv) {
+			keys[key] = true
+		}
+	}
+	return keys, len(c.keys) <= mostLacking
+}
+
+// keySet has hashes of keys.
+type keySet struct {
+	seed maphash.Seed
+	keys map[uint64]struct{}
+}
+
+func newKeySet() keySet { return keySet{maphash.MakeSeed(), map[uint64]struct{}{}} }
+
+func (s keySet) add(key string) { s.keys[maphash.String(s.seed, key)] = struct{}{} }
+
+func (s keySet) has(key string) bool {
+	_, ok := s.keys[maphash.String(s.seed, key)]
+	return ok
+}
+
+// settle compares the whole list with the file after each commit, until they are equal or
+// the file has come to the list's version. Equal earlier, the list confirms. answered is
+// called once it has, or once an event or a bookmark has.
+func (p *proof) settle(ctx context.Context, l fifo.Listed, answered func()) error {
+	for {
+		l.Stored = p.s.queue.Stored()
+		there := p.s.queue.StoredUpTo(p.rv)
+		equal, err := p.equal()
+		if err != nil {
+			return err
+		}
+		confirmed, stands := p.s.queue.Reached(), true
+		if equal {
+			confirmed, stands = p.s.queue.ConfirmListed(l)
+		}
+		if confirmed {
+			answered()
+		}
+		switch {
+		case equal && (there || confirmed):
+			return nil
+		case !stands:
+			return errBroke
+		case equal || p.s.queue.Stored() != l.Stored: // something has been stored since
+		case there && p.s.comparable() && !p.s.store.OwnWrites():
+			return errDisproved
+		case there:
+			return fmt.Errorf("%w: the file has objects that the server has not shown so", errNotWorth)
+		}
+		if err := p.s.queue.AwaitStored(ctx, l.Stored, p.rv); err != nil {
+			return err
+		}
+	}
+}
+
+// equal says whether the file is as listed, but for objects that have changed since.
+func (p *proof) equal() (bool, error) {
+	since, ok := p.changed.after(p.rv)
+	if !ok {
+		return false, fmt.Errorf("%w: too much has changed since", errNotWorth)
+	}
+	p.lacking = slices.DeleteFunc(p.lacking, func(o listing.Object) bool { return since[o.Key()] })
+	others := p.objects
+	for key := range since {
+		if p.listed.has(key) {
+			others--
+		}
+	}
+	lacking, only, err := p.s.store.Holds(p.lacking, uint64(others), slices.Collect(maps.Keys(since)))
+	if err == nil {
+		p.lacking = lacking
+	}
+	return len(lacking) == 0 && only && p.s.store.Err() == nil, err
+}
+
+// disproves compares a list that has answered the question with the file, if that is of the
+// same version. It says whether the file differs.
+func (s *ListerWatcher) disproves(ctx context.Context, a *pageAnswer) (bool, error) {
+	rv := listVersion(&a.about)
+	if rv != s.queue.AcceptedVersion() || !s.comparable() || s.store.OwnWrites() {
+		return false, nil
+	}
+	s.queue.DropHeld()
+	if err := s.queue.Flush(ctx); err != nil {
+		return false, err
+	}
+	lacking, only, err := s.store.Holds(a.listed, uint64(len(a.listed)), nil)
+	if err != nil || s.queue.AcceptedVersion() != rv {
+		return false, err
+	}
+	if len(lacking) == 0 && only {
+		s.compared()
+		return false, nil
+	}
+	s.disproved(a.about.ResourceVersion, len(lacking))
+	return true, nil
+}
+
+// compared notes that the file is as a list has shown it.
+func (s *ListerWatcher) compared() {
+	s.store.NoteCompared()
+	s.status.setUncompared(false)
+	s.audit.compared()
+}
+
+// disproved notes that the file is not, so that a relist comes before the next watch.
+func (s *ListerWatcher) disproved(rv string, lacking int) {
+	s.log.Info("The watch has left out changes, as a list of the same version shows; a relist repairs the file",
+		"source", s.store.Source().String(), "resourceVersion", rv, "notAsListed", lacking)
+	s.link.disproved()
+	s.queue.Unconfirm(false)
+	select {
+	case s.proving.differs <- struct{}{}:
+	default:
+	}
+}
