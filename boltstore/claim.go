@@ -95,6 +95,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 		return nil, err
 	}
 	db.warnSecrets(c.Source)
+	db.warnLacksFields(s.metaNow())
 	s.hideUnreadable()
 	db.commit.attach(s)
 	claimed := &Claimed{s}

@@ -213,6 +213,7 @@ func (m *sourceMeta) state(d *device) State {
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,
 		Names: slices.Clone(m.Names), Categories: slices.Clone(m.Categories), Columns: slices.Clone(m.Columns), // the caller may change them
 		Unstored: m.Noted.unstored(), UnstoredReason: m.Noted.Why, Unindexed: m.Noted.Unindexed,
+		LacksFields: m.lacksFields(),
 	}
 	if m.Confirmed != 0 {
 		st.Confirmed = time.Unix(0, m.Confirmed)

@@ -21,7 +21,8 @@ type RelistOptions struct {
 	NewTimeline bool
 	// ServedForm is a sign of the form in which the server serves the objects, "" if
 	// unknown. If it differs from the last relist's, or if Content is true, the relist
-	// compares content besides versions.
+	// compares content besides versions. If the server's minor version is newer than that
+	// of the program's types, the sign begins with both, as in "1.38>1.37:".
 	ServedForm string
 	Content    bool
 	// Audit says that the watch may have left out changes. A difference at the file's own

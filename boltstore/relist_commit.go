@@ -135,6 +135,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 	}, func() {
 		r.landed = true
 		r.s.setMeta(m)
+		r.s.db.warnLacksFields(m)
 		if r.stage != nil {
 			r.s.forgetDamage()
 			r.s.indexing().buildMissing()

@@ -55,6 +55,9 @@ type State struct {
 	Unstored       uint64 `json:"unstored,omitempty"`
 	UnstoredReason string `json:"unstoredReason,omitempty"`
 	Unindexed      uint64 `json:"unindexed,omitempty"`
+	// LacksFields says why fields of the server's objects are not in the file: when they
+	// were last listed, the server was newer than the k8s.io/api of the program.
+	LacksFields string `json:"lacksFields,omitempty"`
 	// Outdated says why the claim does not use the objects in the file; see
 	// [Store.Outdated]. Reindexed is how often the claim has indexed the objects again,
 	// by index. Both are known only while the source is claimed.

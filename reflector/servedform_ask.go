@@ -44,8 +44,11 @@ func (t *transport) servedForm(req *http.Request, late bool) (sign, definition s
 		}
 		return sign, err
 	}
-	if sign, err = shared(path, t.askForm); err != nil || sign == "" || !custom(src.Group) {
+	if sign, err = shared(path, t.askForm); err != nil || sign == "" {
 		return sign, "", err
+	}
+	if !custom(src.Group) {
+		return t.forms.versions[req.URL.Host+server].newer + sign, "", nil
 	}
 	definition, err = shared("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+src.Resource+"."+src.Group, t.askDefinition)
 	return sign, definition, err
@@ -72,6 +75,7 @@ type answer struct {
 // serverVersion is the version of the server at the other end of a connection.
 type serverVersion struct {
 	version, conn string
+	newer         string // see newerServer
 	at            time.Time
 }
 
@@ -95,7 +99,7 @@ func (t *transport) askForm(req *http.Request, server, path string) (string, err
 		if err != nil || json.Unmarshal(body, &told) != nil || told.GitVersion == "" {
 			return "", err
 		}
-		v = serverVersion{fmt.Sprintf("%q", told), conn, at}
+		v = serverVersion{fmt.Sprintf("%q", told), conn, newerServer(told.GitVersion), at}
 		t.forms.versions[host] = v
 	}
 	return hashed(v.version + " " + fmt.Sprintf("%q", hash)), nil

@@ -76,7 +76,8 @@ func newCompare(streams genericiooptions.IOStreams) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&c.other, "with", "", "compare with this `file`, not with the cluster")
 	f.BoolVarP(&c.all, "all-namespaces", "A", false, "all namespaces")
-	f.BoolVar(&c.content, "content", false, "compare the content of objects of one UID and resourceVersion, too; a program's transform shows as a difference")
+	f.BoolVar(&c.content, "content", false, "compare the content of objects of one UID and resourceVersion, too, in the fields that the file "+
+		"can have; a program's transform shows as a difference")
 	f.StringVarP(&c.output, "output", "o", "", "json; a table by default")
 	return cmd
 }
@@ -187,6 +188,9 @@ func (c *compare) read(ctx context.Context, r live.Reader, db *dbFile, sources [
 	has := map[string]side{}
 	for _, st := range sources {
 		fmt.Fprintf(c.streams.ErrOut, "%s: %s as of resourceVersion %s, confirmed by the server %s\n", db.path, st.Source, st.ResourceVersion, confirmedAgo(st))
+		if c.content {
+			sayLacks(c.streams.ErrOut, st)
+		}
 		err := r.Objects(ctx, live.Query{Source: st.Source, Namespace: within(st, namespace, c.all), Secrets: c.content}, func(u *unstructured.Unstructured) error {
 			shared, err := inOne(others, st.Source, u)
 			if err != nil || !shared {

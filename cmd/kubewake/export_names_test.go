@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	kubectl "k8s.io/cli-runtime/pkg/resource"
 )
 
@@ -110,6 +112,22 @@ func TestExportsEachValue(t *testing.T) {
 		}
 		if a := found["odd"].GetAnnotations(); a["a"] != odd || a["b"+odd] != "x" {
 			t.Errorf("%q", a)
+		}
+	}
+}
+
+// TestNewerServer: what shows whole objects says that the file lacks fields of a newer server.
+func TestNewerServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	podsIn(t, path, []runtime.Object{namedPod("x", nil)}, "1.99>1.37:0123")
+	for _, args := range [][]string{
+		{"export", "pods", "-A"}, {"get", "pods", "-A", "-o", "yaml"}, {"get", "pods", "-A", "-o", "json"},
+		{"compare", "pods", "-A", "--content", "--with", path}, {"status"},
+	} {
+		var o, e bytes.Buffer
+		code := run(t.Context(), genericiooptions.IOStreams{Out: &o, ErrOut: &e}, append(args, "--db", path))
+		if code != 0 || strings.Count(e.String(), "the server is 1.99") == 0 || strings.Contains(o.String(), "1.99") {
+			t.Errorf("%s: exit code %d: %s", args, code, e.String())
 		}
 	}
 }

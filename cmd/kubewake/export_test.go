@@ -23,6 +23,15 @@ import (
 func exported(t *testing.T, pods []runtime.Object, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "f.db")
+	podsIn(t, path, pods, "")
+	var o, e bytes.Buffer
+	code = run(t.Context(), genericiooptions.IOStreams{Out: &o, ErrOut: &e}, append([]string{"export", "pods", "-A", "--db", path}, args...))
+	return o.String(), e.String(), code
+}
+
+// podsIn makes a file with the pods, served in the form.
+func podsIn(t *testing.T, path string, pods []runtime.Object, form string) {
+	t.Helper()
 	db, err := boltstore.Open(path, boltstore.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +40,7 @@ func exported(t *testing.T, pods []runtime.Object, args ...string) (out, errOut 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := s.BeginRelist(boltstore.RelistOptions{ServedForm: form, OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +54,6 @@ func exported(t *testing.T, pods []runtime.Object, args ...string) (out, errOut 
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var o, e bytes.Buffer
-	code = run(t.Context(), genericiooptions.IOStreams{Out: &o, ErrOut: &e}, append([]string{"export", "pods", "-A", "--db", path}, args...))
-	return o.String(), e.String(), code
 }
 
 func namedPod(name string, change func(*corev1.Pod)) *corev1.Pod {

@@ -273,6 +273,14 @@ func sayConfirmed(errOut io.Writer, st boltstore.State) {
 	if st.Synced {
 		fmt.Fprintf(errOut, "%s: confirmed by the server %s\n", st.Source, confirmedAgo(st))
 	}
+	sayLacks(errOut, st)
+}
+
+// sayLacks says so if fields of the server's objects are not in the file.
+func sayLacks(errOut io.Writer, st boltstore.State) {
+	if st.LacksFields != "" {
+		fmt.Fprintf(errOut, "%s may lack fields: %s\n", st.Source, escaped(st.LacksFields))
+	}
 }
 
 // opened closes the file with its reader.

@@ -129,6 +129,9 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 	printed := &rows{get: g, st: sources[0]}
 	if g.output == "json" || g.output == "yaml" {
 		printed.list = &lister{get: g}
+		for _, st := range sources {
+			sayLacks(g.streams.ErrOut, st)
+		}
 	}
 	flowing := len(names) == 0 && len(sources) == 1
 	take := func(u *unstructured.Unstructured) error {

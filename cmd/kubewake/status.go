@@ -94,6 +94,7 @@ func printStatus(ctx context.Context, streams genericiooptions.IOStreams, path s
 		}
 	}
 	for _, st := range status.Sources {
+		sayLacks(streams.ErrOut, st)
 		if st.InMemory {
 			fmt.Fprintf(streams.ErrOut, "%s is read from memory, about %d bytes\n", st.Source, st.ObjectMemory)
 		}
