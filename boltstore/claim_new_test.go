@@ -16,7 +16,7 @@ func TestNewSourceIsOneCommit(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{ObjectMemory: -1})
 	before := db.Stats().Transactions.Count()
-	s := claimTest(t, db, Claim{Indexers: indexers, IndexVersions: map[string]string{"words": "1"}})
+	s := claimTest(t, db, Claim{Indexers: indexers})
 	if n := db.Stats().Transactions.Count() - before; n != 1 {
 		t.Errorf("%d transactions", n)
 	}
@@ -26,7 +26,7 @@ func TestNewSourceIsOneCommit(t *testing.T) {
 	closeTest(t, db)
 	db = openTest(t, path, Options{ObjectMemory: -1})
 	before = db.Stats().Transactions.Count()
-	s = claimTest(t, db, Claim{Indexers: indexers, IndexVersions: map[string]string{"words": "1"}})
+	s = claimTest(t, db, Claim{Indexers: indexers})
 	for name, value := range map[string]string{"words": "x", cache.NamespaceIndex: "ns"} {
 		if keys, err := s.IndexKeys(name, value); err != nil || len(keys) != 1 || !s.indexing().built(s.metaNow(), name) {
 			t.Errorf("%s: %v %v", name, keys, err)

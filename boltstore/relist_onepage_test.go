@@ -30,7 +30,8 @@ func TestFirstListOfOnePage(t *testing.T) {
 			t.Run(fmt.Sprint(name, c), func(t *testing.T) {
 				path := testPath(t)
 				db := openTest(t, path, o)
-				s := claimTest(t, db, Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+				versions := map[string]string{"words": "1"} // otherwise it is built beside other work
+				s := claimTest(t, db, Claim{IndexVersions: versions, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 				srv := listed(c.objects)
 				for _, obj := range srv {
 					obj.Data["large"] = strings.Repeat("z", 8<<10)
@@ -86,7 +87,9 @@ func TestFirstListOfOnePage(t *testing.T) {
 				wants(t, "after the list", s, srv)
 				closeTest(t, db)
 				db = openTest(t, path, o)
-				s = claimTest(t, db, Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "words": indexers["words"]}})
+				s = claimTest(t, db, Claim{IndexVersions: versions, Indexers: cache.Indexers{
+					cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "words": indexers["words"],
+				}})
 				sameObjects(t, "in the next life", srv.anys(), s.List())
 				if st := s.State(); !st.Synced || st.ResourceVersion != "100" {
 					t.Errorf("the next life has %+v", st)

@@ -154,10 +154,10 @@ func (inf *Informer) SetTransform(fn cache.TransformFunc) error {
 		return errors.New("informer has already started")
 	}
 	inf.transform = fn
-	inf.store.SetTransformVersion(transformVersion(fn, inf.o.TransformVersion, inf.example))
+	inf.store.SetTransformVersion(transformVersion(fn, inf.o.TransformVersion))
 	if fn != nil && inf.o.TransformVersion == "" {
-		inf.store.Logger().Info("The transform has no version: a new build of the program, or a setting that drops other fields, "+
-			"lists all objects again; set Options.TransformVersion",
+		inf.store.Logger().Info("The transform has no version: a new build of the program lists all objects again, and another setting of it is not noticed; "+
+			"set Options.TransformVersion",
 			"source", inf.store.Source().String())
 	}
 	return nil

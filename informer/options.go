@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -29,10 +28,9 @@ type Options struct {
 	// Transform changes each object before it is stored, to drop fields that the program
 	// does not need. Change TransformVersion whenever Transform changes: objects stored
 	// under another version are read again. The default version is the executable's build
-	// id and what Transform does to a made-up object, in which nearly every field has a
-	// value. So each new build costs a full list, and so does a setting that has Transform
-	// drop other fields. If it depends on settings in another way, such as a namespace's
-	// name, the version must have these. Transform must accept objects that it or
+	// id, so each new build costs a full list. If Transform depends on settings, such as
+	// flags, the version must have these, too: the same build takes the file's objects as
+	// they are. Transform must accept objects that it or
 	// its predecessor has returned, as client-go's must: it is applied to the last states
 	// of objects that are gone, for handlers.
 	Transform        cache.TransformFunc
@@ -94,12 +92,12 @@ func (o Options) withDefaults() Options {
 }
 
 // transformVersion is the version of the transform that the file records.
-func transformVersion(fn cache.TransformFunc, version string, example runtime.Object) string {
+func transformVersion(fn cache.TransformFunc, version string) string {
 	switch {
 	case fn == nil:
 		return ""
 	case version != "":
 		return version
 	}
-	return "build " + buildid.Get() + " " + effectOf(fn, example)
+	return "build " + buildid.Get()
 }
