@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -58,8 +59,9 @@ var (
 // and its store. example is an object of the type that lw returns. server is the address
 // that lw reads from, as Identify returns it, "" if unknown.
 func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, example runtime.Object, server string, o Options) *ListerWatcher {
-	if o.quietTimeout == 0 && server == "" && watchlist.DoesClientNotSupportWatchListSemantics(lw) {
-		o.quietTimeout = forever // a fake sends no bookmarks, and has no link that could be dead
+	if server == "" && watchlist.DoesClientNotSupportWatchListSemantics(lw) {
+		// A fake sends no bookmarks, has no link that could be dead, and loses nothing.
+		o.quietTimeout, o.AuditEvery = cmp.Or(o.quietTimeout, forever), cmp.Or(o.AuditEvery, -1)
 	}
 	o = o.withDefaults()
 	clock := o.clock

@@ -36,7 +36,8 @@ type Options struct {
 	// watch has brought all changes: a server may have lost one, or may have been restored
 	// unnoticed. An audit lists the objects' metadata, and comes at a random time, at least
 	// half as long after the last comparison. Any list that was compared puts it off.
-	// Default a day, with ConfirmBookmark never. A negative value means never.
+	// Default a day; with ConfirmBookmark, and for client-go's fakes, never. A negative
+	// value means never.
 	AuditEvery time.Duration
 	// PurgeDenied deletes the objects from the file, except for journal entries, once the
 	// server has refused them for a minute (401, 403, or 404 for a type that is gone).
