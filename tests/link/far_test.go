@@ -52,7 +52,7 @@ func latency(w *world) {
 	const way = 300 * time.Millisecond
 	path := filepath.Join(w.TempDir(), "test.db")
 	w.create(configMaps, "late0", "")
-	for i := range 300 { // a list of few is asked for at once, without a question
+	for i := range 300 {
 		w.create(configMaps, fmt.Sprint("other", i), "")
 	}
 	m := w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{})
@@ -74,7 +74,7 @@ func latency(w *world) {
 		m.equal()
 		lists, watches, full, _ := w.asked(began)
 		w.Logf("synced after %s, by %d questions, %d watches, %d full reads, %d pages of a proof", took.Round(time.Millisecond), lists, watches, full, w.proofs)
-		if lists > 2 || watches > 2 || full > 0 || w.proofs > 2 {
+		if lists+full > 2 || full > 1 || watches > 2 || w.proofs > 2 { // a list of metadata is the question
 			w.Errorf("%d questions, %d watches, %d full reads, %d pages of a proof", lists, watches, full, w.proofs)
 		}
 		return took
