@@ -137,12 +137,6 @@ func (s State) String() string {
 	if s.Reason != "" {
 		text += fmt.Sprintf(" (%s)", s.Reason)
 	}
-	if s.Uncompared {
-		text += ", resumed and not compared"
-		if !s.Compared.IsZero() {
-			text += " since " + s.Compared.UTC().Format(time.RFC3339)
-		}
-	}
 	if s.Degraded != "" {
 		text += fmt.Sprintf(", degraded (%s)", s.Degraded)
 	}

@@ -119,6 +119,12 @@ func deeds(st reflector.State, now time.Time) string {
 	if age, ok := st.Age(now); ok {
 		text += fmt.Sprintf(", confirmed %s ago", humanDuration(age))
 	}
+	if st.Uncompared {
+		text += ", resumed and not compared"
+		if !st.Compared.IsZero() {
+			text += " since " + st.Compared.UTC().Format(time.RFC3339)
+		}
+	}
 	text += fmt.Sprintf("; resumes: %d, saved %s", st.Resumes, human(int64(st.BytesSaved)))
 	var relists []string
 	for _, reason := range slices.Sorted(stdmaps.Keys(st.Relists)) {

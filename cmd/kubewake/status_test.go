@@ -18,6 +18,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
 	"github.com/kubewake/kubewake/internal/devicetest"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // still is a handler that acknowledges nothing.
@@ -96,6 +97,21 @@ func TestNoSourcesInJSON(t *testing.T) {
 	for _, out := range []string{status.String(), check.String()} {
 		if !strings.Contains(out, `"sources": []`) {
 			t.Error(out)
+		}
+	}
+}
+
+// TestDeeds: a mirror that goes on from the file says that nothing was compared, and since when.
+func TestDeeds(t *testing.T) {
+	st := reflector.State{Phase: reflector.PhaseLive, Resumes: 1}
+	compared := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for text, st := range map[string]reflector.State{
+		"live; resumes: 1, saved 0 B":                                                      st,
+		"live, resumed and not compared; resumes: 1, saved 0 B":                            {Phase: st.Phase, Resumes: 1, Uncompared: true},
+		"live, resumed and not compared since 2026-01-02T03:04:05Z; resumes: 1, saved 0 B": {Phase: st.Phase, Resumes: 1, Uncompared: true, Compared: compared},
+	} {
+		if got := deeds(st, compared); got != text {
+			t.Errorf("%q, not %q", got, text)
 		}
 	}
 }
