@@ -98,6 +98,8 @@ func (p *proof) settle(ctx context.Context, l fifo.Listed, answered func()) erro
 			return nil
 		case !stands:
 			return errBroke
+		case ctx.Err() != nil: // a relist may have changed the file since, which the watch does not show
+			return context.Cause(ctx)
 		case equal || p.s.queue.Stored() != l.Stored: // something has been stored since
 		case there && p.s.comparable() && !p.s.store.OwnWrites():
 			return errDisproved

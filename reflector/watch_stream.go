@@ -70,6 +70,7 @@ func (w *watcher) ResultChan() <-chan watch.Event { return w.out }
 // Stop implements watch.Interface.
 func (w *watcher) Stop() {
 	w.once.Do(func() { close(w.done) })
+	w.proved() // before a relist may begin
 	w.inner.Stop()
 }
 
