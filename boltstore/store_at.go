@@ -112,9 +112,9 @@ func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 }
 
 // PageAt returns objects of a moment whose keys begin with prefix, in the order of the
-// keys. It begins at the key from, and ends after n objects or about 1 MiB in the file. more
-// says whether another one follows. The error is ErrTrimmed if the journal no longer leads
-// back to the moment.
+// keys. It begins at the key from, and ends after n objects, or about n times 16 KiB in the
+// file and at most 1 MiB. more says whether another one follows. The error is ErrTrimmed if
+// the journal no longer leads back to the moment.
 //
 // An encrypted file is not in the order of the keys, and neither is a source with keys of
 // more than 512 bytes, so each page reads all keys.
@@ -129,10 +129,10 @@ func (s *Store) PageAt(at Moment, prefix, from string, n int) (keys []string, ob
 
 // rawsAt returns copies of the records of PageAt.
 func (s *Store) rawsAt(at Moment, prefix, from string, n int) (raws []layout.Raw, more bool, err error) {
-	size := 0
+	size, most := 0, min(n*(16<<10), 4*pageBytes)
 	begin := func() { raws, size, more = nil, 0, false }
 	err = s.walkAt(at, prefix, from, begin, func(key string, raw []byte) bool {
-		if more = len(raws) >= max(n, 1) || size >= 4*pageBytes; more {
+		if more = len(raws) >= max(n, 1) || len(raws) > 0 && size >= most; more {
 			return false
 		}
 		raws = append(raws, layout.Raw{Key: index.AppendKey(nil, key), Stored: bytes.Clone(raw)})

@@ -1,6 +1,7 @@
 package apifile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubeapi"
@@ -138,7 +140,7 @@ const (
 	oneRead = 1 << 20
 	// mostHeld is how many a page may hold in memory, about four reads.
 	mostHeld = 4 * oneRead
-	few      = 64
+	few      = 8
 )
 
 // room is for the lists of all requests, in bytes of the file: in memory they take up to
@@ -319,6 +321,23 @@ func (s *source) read(at boltstore.Moment, q kubeapi.Query, from string, n int) 
 		r.objs = append(r.objs, o)
 	}
 	return r, more, nil
+}
+
+// again returns a function that returns an object of a moment, and reads it unless it is
+// still in memory.
+func (s *source) again(at boltstore.Moment, o *kubeapi.Object, messages bool) func() (*kubeapi.Object, error) {
+	key, known := keyOf(s.t.Key(o.Namespace, o.Name)), weak.Make(o)
+	return func() (*kubeapi.Object, error) {
+		if o := known.Value(); o != nil {
+			return o, nil
+		}
+		r, _, err := s.read(at, kubeapi.Query{Messages: messages}, key, 1)
+		if err != nil || len(r.keys) == 0 || r.keys[0] != key {
+			return nil, cmp.Or(err, boltstore.ErrTrimmed)
+		}
+		known = weak.Make(r.objs[0])
+		return r.objs[0], nil
+	}
 }
 
 // copies says whether objects can be answered as the file has them.

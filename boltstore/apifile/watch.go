@@ -35,6 +35,8 @@ type watcher struct {
 	list  *boltstore.Moment // before the list's changes, nil outside of them
 	left  bool              // some were left out
 	again bool              // they are read once more
+
+	reads bool // it has a place among those that read
 }
 
 // Watch implements kubeapi.Storage.
@@ -66,7 +68,9 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 					yield(nil, err)
 					return
 				}
-				for _, o := range objs {
+				for i, o := range objs {
+					objs[i] = nil
+					o.Again = src.again(at, o, q.Messages)
 					if !yield(o, nil) {
 						return
 					}
@@ -128,7 +132,8 @@ func (w *watcher) Start() kubeapi.Start { return w.start }
 // Done is never closed: a file that is closed shows in Next.
 func (w *watcher) Done() <-chan struct{} { return nil }
 
-func (w *watcher) Close() {}
+// Close implements kubeapi.Watch.
+func (w *watcher) Close() { w.hasRead() }
 
 func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 	if w.mark {
@@ -138,7 +143,11 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 	changed := w.s.db.Committed(w.src.st.Source)
 	w.kept = w.kept || w.src.InUse()
 	before := w.at
+	w.read()
 	e, err := w.src.EntriesAfter(before)
+	if err != nil || len(e.Entries) == 0 {
+		w.hasRead()
+	}
 	if err != nil {
 		return kubeapi.Batch{}, ended(err)
 	}
@@ -150,7 +159,7 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 		if e.Listed && w.list == nil {
 			w.list = &before
 		}
-		return kubeapi.Batch{Each: w.each(e)}, nil
+		return kubeapi.Batch{Each: w.each(before.Series, e)}, nil
 	}
 	w.reached(e)
 	if !w.src.InUse() && (w.kept || w.isElsewhere()) {
@@ -177,7 +186,7 @@ func (w *watcher) isElsewhere() bool {
 }
 
 // each decodes one entry at a time, and keeps none.
-func (w *watcher) each(e boltstore.EntriesAt) iter.Seq2[*kubeapi.Change, error] {
+func (w *watcher) each(series int64, e boltstore.EntriesAt) iter.Seq2[*kubeapi.Change, error] {
 	return func(yield func(*kubeapi.Change, error) bool) {
 		for i, entry := range e.Entries {
 			e.Entries[i] = nil
@@ -198,7 +207,9 @@ func (w *watcher) each(e boltstore.EntriesAt) iter.Seq2[*kubeapi.Change, error] 
 				}
 				w.version = max(w.version, v)
 			}
-			c, err := w.change(entry)
+			p := place{w.src.st.Source, series, entry.Seq, w.version, w.copies}
+			c, err := w.s.sending.change(w.src, p, entry)
+			w.hasRead()
 			if err != nil {
 				yield(nil, ended(err))
 				return
@@ -226,12 +237,12 @@ func (w *watcher) reached(e boltstore.EntriesAt) {
 
 // change is an entry in the form of package kubeapi, nil if no watcher can have had the
 // object.
-func (w *watcher) change(e *boltstore.Entry) (*kubeapi.Change, error) {
-	c := &kubeapi.Change{Version: w.version}
+func (s *source) change(e *boltstore.Entry, version uint64, copies bool) (*kubeapi.Change, error) {
+	c := &kubeapi.Change{Version: version}
 	if e.Unknown() {
 		return nil, nil
 	}
-	if w.copies {
+	if copies {
 		switch msg, ok, err := e.Message(); {
 		case err != nil:
 			return nil, fmt.Errorf("%w: %w", boltstore.ErrTrimmed, err)
@@ -244,7 +255,7 @@ func (w *watcher) change(e *boltstore.Entry) (*kubeapi.Change, error) {
 	}
 	prev, err := e.Previous()
 	if err == nil && prev != nil {
-		c.Prev, err = w.src.object(prev)
+		c.Prev, err = s.object(prev)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", boltstore.ErrTrimmed, err)
@@ -256,11 +267,11 @@ func (w *watcher) change(e *boltstore.Entry) (*kubeapi.Change, error) {
 	_, unknown := obj.(cache.DeletedFinalStateUnknown)
 	switch {
 	case e.Type != cache.Deleted:
-		c.Cur, err = w.src.object(obj)
+		c.Cur, err = s.object(obj)
 	case c.Prev == nil:
 		return nil, fmt.Errorf("%w: it is not known what was deleted at %q", boltstore.ErrTrimmed, e.Key)
 	case !unknown:
-		c.Final, err = w.src.object(obj)
+		c.Final, err = s.object(obj)
 	}
 	return c, err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,9 @@ type Object struct {
 	// Known are fields for selectors whose values the Storage knows, even if the object
 	// does not show them.
 	Known []fields.Requirement
+	// Again, unless nil, returns the object once more. A watch then does not hold a large
+	// one while its client takes it.
+	Again func() (*Object, error)
 
 	// from or raw has the object. raw is the protobuf message without its envelope, or
 	// for a custom resource the JSON. The other forms are made on demand.
@@ -120,11 +124,18 @@ func (o *Object) DropEncodings() {
 	o.metaProto.drop()
 }
 
-// lazy is a value computed when first needed, perhaps by several goroutines at
-// once with equal results.
-type lazy[T any] struct{ p atomic.Pointer[T] }
+// lazy is a value computed when first needed, by one of the goroutines that need it.
+type lazy[T any] struct {
+	p  atomic.Pointer[T]
+	mu sync.Mutex // held while it is computed
+}
 
 func (l *lazy[T]) get(compute func() (T, error)) (T, error) {
+	if p := l.p.Load(); p != nil {
+		return *p, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if p := l.p.Load(); p != nil {
 		return *p, nil
 	}

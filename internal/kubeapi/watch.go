@@ -4,13 +4,10 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,9 +37,6 @@ type stream struct {
 	bookmark time.Time     // when the next is due; zero is never
 	out      *bufio.Writer // frames that wait for the next flush; nil if none do
 }
-
-// frames are buffers of streams. A client that does not read keeps one.
-var frames = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 16<<10) }}
 
 func (r *Request) watch() error {
 	q, err := r.Parameters()
@@ -215,20 +209,6 @@ func (st *stream) sendChange(c *Change) error {
 	return st.sendObject(kind, o)
 }
 
-// flush gives the client what was sent.
-func (st *stream) flush() (err error) {
-	if st.out != nil {
-		err = st.out.Flush()
-		st.out.Reset(nil)
-		frames.Put(st.out)
-		st.out = nil
-	}
-	if f, ok := st.Request.w.(http.Flusher); ok {
-		f.Flush()
-	}
-	return err
-}
-
 var alreadyClosed = func() <-chan struct{} {
 	ch := make(chan struct{})
 	close(ch)
@@ -281,7 +261,7 @@ func (st *stream) sendObject(kind watch.EventType, o *Object) error {
 		return err
 	}
 	st.count(1)
-	return st.send(kind, obj)
+	return st.sendAgain(kind, obj, o.Again)
 }
 
 func (st *stream) sendBookmark(rv uint64, initialEventsEnd bool) error {
@@ -301,35 +281,4 @@ func (st *stream) sendStatus(status *apierrors.StatusError) error {
 		panic(http.ErrAbortHandler)
 	}
 	return nil
-}
-
-// send writes one frame: a line of JSON, or a WatchEvent message after its length in four
-// bytes. The client gets it at the next flush, or before.
-func (st *stream) send(kind watch.EventType, object []byte) error {
-	var head []byte
-	tail := "}\n"
-	if st.enc.proto {
-		raw := binary.AppendUvarint([]byte{1<<3 | 2}, uint64(len(object))) // runtime.RawExtension
-		msg := appendBytes(nil, 1, []byte(kind))
-		msg = binary.AppendUvarint(append(msg, 2<<3|2), uint64(len(raw)+len(object)))
-		head = binary.BigEndian.AppendUint32(nil, uint32(len(msg)+len(raw)+len(object)))
-		head, tail = append(append(head, msg...), raw...), ""
-	} else {
-		head = fmt.Appendf(nil, `{"type":%q,"object":`, kind)
-	}
-	if st.enc.table != nil {
-		st.enc.table.known = true
-	}
-	if st.out == nil {
-		st.out = frames.Get().(*bufio.Writer)
-		st.out.Reset(st.Request.w)
-	}
-	_, err := st.out.Write(head)
-	if err == nil {
-		_, err = st.out.Write(object)
-	}
-	if err == nil {
-		_, err = st.out.WriteString(tail)
-	}
-	return err
 }

@@ -163,12 +163,17 @@ func TestStalled(t *testing.T) {
 // watch begins a watch over a connection of its own, and returns it once it is answered.
 func watch(t *testing.T, s *served) *bufio.Reader {
 	t.Helper()
+	return watchOf(t, s, "resourceVersion=10")
+}
+
+func watchOf(t *testing.T, s *served, query string) *bufio.Reader {
+	t.Helper()
 	conn, err := net.Dial("unix", filepath.Join(s.dir, "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() }) // the server may have closed it
-	if _, err := io.WriteString(conn, "GET /api/v1/configmaps?watch=true&resourceVersion=10 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "GET /api/v1/configmaps?watch=true&"+query+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	in := bufio.NewReader(conn)

@@ -1,0 +1,106 @@
+package serve
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/filetest"
+)
+
+// TestLargeChangesNotRead: 200 clients watch and do not read while 40 changes of an object
+// of 1 MB come. Each may hold a piece of a change, not a change. A client that reads, even
+// one that takes its time, gets all of them as they are.
+func TestLargeChangesNotRead(t *testing.T) {
+	for _, start := range []string{"resourceVersion=10", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
+		t.Run(start[:5], func(t *testing.T) { largeChangesNotRead(t, start) })
+	}
+}
+
+func largeChangesNotRead(t *testing.T, query string) {
+	const watchers, changes = 200, 40
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"), boltstore.Options{JournalBytes: 256 << 20, Durability: boltstore.DurabilityProcess})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	store := filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{})
+	s := start(t, Options{File: Own(db, apifile.Options{})})
+	content := func(n int) string { return strings.Repeat(fmt.Sprintf("%04d", n), 256<<10) }
+	initial := strings.HasPrefix(query, "send")
+	version := 10
+	if initial {
+		var maps []kruntime.Object
+		for ; version < 10+changes; version++ {
+			maps = append(maps, &corev1.ConfigMap{ObjectMeta: object("a", fmt.Sprintf("x%02d", version), version), Data: map[string]string{"k": content(version)}})
+		}
+		filetest.Relist(t, store, fmt.Sprint(version), maps...)
+	} else {
+		filetest.Relist(t, store, "10")
+	}
+	before := heap()
+	var most atomic.Int64
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(20 * time.Millisecond): // a sample
+			}
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			most.Store(max(most.Load(), int64(m.HeapInuse+m.StackInuse)))
+		}
+	}()
+	for range watchers {
+		watchOf(t, s, query)
+	}
+	events := watchOf(t, s, query)
+	if !initial {
+		q := feed(t, store)
+		for n := 11; n <= 10+changes; n++ {
+			if err := q.Update(&corev1.ConfigMap{ObjectMeta: object("a", "x", n), Data: map[string]string{"k": content(n)}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := q.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	first := 11
+	if initial {
+		first = 10
+	}
+	for n := range changes {
+		line, err := events.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf(`"resourceVersion":"%d"`, first+n); !strings.Contains(line, want) || !strings.Contains(line, content(first+n)) {
+			t.Fatalf("%.100s is not of version %d, or not whole", line, first+n)
+		}
+		if n == changes/2 {
+			runtime.GC() // what this client is being sent is in no cache
+		}
+	}
+	grown := heap() - before
+	t.Logf("memory grew by %d MiB, at most %d MiB", grown>>20, (most.Load()-before)>>20)
+	if grown > 64<<20 {
+		t.Errorf("memory grew by %d MiB", grown>>20)
+	}
+}
