@@ -156,7 +156,8 @@ func (s *Store) encode(c *Change) error {
 	}
 	c.payload = c.whole[format.HeadRoom:]
 	if n := c.stored(); n > format.MaxPayload {
-		return fmt.Errorf("boltstore: %q: it has %d bytes; the largest object that can be stored has %d", c.key, n, format.MaxPayload)
+		return fmt.Errorf("boltstore: %q: it has %d bytes; the largest object that can be stored has %d",
+			c.key, n, format.MaxPayload)
 	}
 	if c.typ != cache.Deleted { // a delete is told even if its last state does not come back whole
 		if err := s.trial.run(s.codec, c.payload, ro); err != nil {

@@ -98,7 +98,8 @@ func (h *Handler) parkReported(t sourceTx, st *handlerState, p *Position) error 
 	for _, pk := range p.Park {
 		var entries []numbered
 		for _, e := range pk.Entries {
-			d := h.s.packing().plainDrafts([]format.Draft{e.draft()})[0] // without dictionaries, which go when no record needs them
+			// Without dictionaries, which go when no record needs them.
+			d := h.s.packing().plainDrafts([]format.Draft{e.draft()})[0]
 			entries = append(entries, numbered{e.Seq, d})
 		}
 		if err := st.parkKey(b, pk.Key, max(h.s.knownSeq.Load(), st.reach), entries...); err != nil {

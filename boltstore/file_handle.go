@@ -186,7 +186,8 @@ func sayMaxSize(err error, size int) error {
 	switch {
 	case !errors.Is(err, berrors.ErrMaxSizeReached):
 	case strconv.IntSize == 32 && size == mostNarrow:
-		err = fmt.Errorf("%w: the file of a 32-bit program has at most %d bytes, use a 64-bit one or keep less in the file", err, size)
+		err = fmt.Errorf("%w: the file of a 32-bit program has at most %d bytes, use a 64-bit one or keep less in the file",
+			err, size)
 	default:
 		err = fmt.Errorf("%w: Options.MaxSize is %d bytes, raise it (kubewake: --max-size)", err, size)
 	}

@@ -96,7 +96,8 @@ func (db healing) heal(why error, met *boltFile) {
 	if db.heals.last.IsZero() || now.Sub(db.heals.last) >= minHeal {
 		db.heals.last = now
 		if err := db.healNow(why); err != nil {
-			db.log().Error(err, "The file is damaged and could not be replaced; restart the program when there is room for another file", "file", db.path)
+			db.log().Error(err, "The file is damaged and could not be replaced; "+
+				"restart the program when there is room for another file", "file", db.path)
 			d = &unhealed{met, fmt.Errorf("%w; it could not be replaced: %w", why, err), d.since}
 		}
 	}
@@ -191,7 +192,9 @@ func (db replacing) install(name, path string, was os.FileInfo) (*boltFile, erro
 	}
 	b.AllocSize = db.opts.allocSize()
 	if db.opts.Durability == DurabilityProcess {
-		err = faults.Join(db.files.Write(b.DB, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), db.files.Sync(b.DB))
+		err = faults.Join(
+			db.files.Write(b.DB, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }),
+			db.files.Sync(b.DB))
 	}
 	if err == nil {
 		err = db.takePlaceSynced(name, path, was)

@@ -12,7 +12,8 @@ func (m *sourceMeta) lacksFields() string {
 	if !newer || m.Source.Form != FormTyped {
 		return ""
 	}
-	return fmt.Sprintf("the server is %s, and the program that listed the objects was built for %s; fields that are newer are not in the file",
+	return fmt.Sprintf("the server is %s, and the program that listed the objects was built for %s; "+
+		"fields that are newer are not in the file",
 		server, api)
 }
 

@@ -51,7 +51,8 @@ func Open(path string, o Options) (*DB, error) {
 		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file", path, "fileSystem", name)
 	}
 	if osfile.FastCommits(filepath.Dir(path)) {
-		db.log().Info("Warning: this ext4 has the feature fast_commit, and may lose commits when the power fails; turn it off (tune2fs -O ^fast_commit)", "file", path)
+		db.log().Info("Warning: this ext4 has the feature fast_commit, and may lose commits when the power fails; "+
+			"turn it off (tune2fs -O ^fast_commit)", "file", path)
 	}
 	db.beside.RemoveLeftovers()
 	err = db.converting().migrate()

@@ -156,8 +156,8 @@ func (inf *Informer) SetTransform(fn cache.TransformFunc) error {
 	inf.transform = fn
 	inf.store.SetTransformVersion(transformVersion(fn, inf.o.TransformVersion))
 	if fn != nil && inf.o.TransformVersion == "" {
-		inf.store.Logger().Info("The transform has no version: a new build of the program lists all objects again, and another setting of it is not noticed; "+
-			"set Options.TransformVersion",
+		inf.store.Logger().Info("The transform has no version: a new build of the program lists all objects again, "+
+			"and another setting of it is not noticed; set Options.TransformVersion",
 			"source", inf.store.Source().String())
 	}
 	return nil

@@ -87,7 +87,8 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 	if store.Restored() {
 		s.link.restored()
 	}
-	s.audit = audit{every: auditAfter(o.AuditEvery), requests: &s.requests, queue: queue, store: store, log: log, clock: clock}
+	s.audit = audit{every: auditAfter(o.AuditEvery), requests: &s.requests,
+		queue: queue, store: store, log: log, clock: clock}
 	return s
 }
 

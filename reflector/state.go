@@ -99,7 +99,8 @@ func (s State) Age(now time.Time) (age time.Duration, ok bool) {
 func StateOf(file boltstore.State, now time.Time) State {
 	return State{Phase: PhaseStarting, Confirmed: file.Confirmed, ResourceVersion: file.ResourceVersion,
 		Degraded: cmp.Or(file.Degraded, file.UnstoredReason),
-		Compared: file.Compared, Differed: file.Differed, Unstored: file.Unstored, Unindexed: file.Unindexed, taken: now, age: file.ConfirmedAge}
+		Compared: file.Compared, Differed: file.Differed, Unstored: file.Unstored, Unindexed: file.Unindexed,
+		taken: now, age: file.ConfirmedAge}
 }
 
 // Reasons of a relist.

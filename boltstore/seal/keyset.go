@@ -64,7 +64,8 @@ func Func(name string, read func() (*keyset.Handle, error)) *Keyset {
 // nonces of Tink's own is not.
 func checkMode() error {
 	if fips140.Enforced() {
-		return errors.New("GODEBUG=fips140=only does not allow the encryption of files; run with fips140=on, or without a keyset")
+		return errors.New("GODEBUG=fips140=only does not allow the encryption of files; " +
+			"run with fips140=on, or without a keyset")
 	}
 	return nil
 }

@@ -76,8 +76,9 @@ func newCompare(streams genericiooptions.IOStreams) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&c.other, "with", "", "compare with this `file`, not with the cluster")
 	f.BoolVarP(&c.all, "all-namespaces", "A", false, "all namespaces")
-	f.BoolVar(&c.content, "content", false, "compare the content of objects of one UID and resourceVersion, too, in the fields that the file "+
-		"can have; a program's transform shows as a difference")
+	f.BoolVar(&c.content, "content", false,
+		"compare the content of objects of one UID and resourceVersion, too, in the fields that the file can have; "+
+			"a program's transform shows as a difference")
 	f.StringVarP(&c.output, "output", "o", "", "json; a table by default")
 	return cmd
 }

@@ -128,7 +128,8 @@ func (h *historyCmd) print(out io.Writer, v live.Version) error {
 	if len(v.Managers) > 0 {
 		by = " by " + strings.Join(v.Managers, ", ")
 	}
-	_, err := fmt.Fprintln(out, escaped(fmt.Sprintf("%s  %s  %s  resourceVersion %s%s", v.Time.UTC().Format(time.RFC3339), v.Key, what, cmp.Or(v.ResourceVersion, "unknown"), by)))
+	_, err := fmt.Fprintln(out, escaped(fmt.Sprintf("%s  %s  %s  resourceVersion %s%s",
+		v.Time.UTC().Format(time.RFC3339), v.Key, what, cmp.Or(v.ResourceVersion, "unknown"), by)))
 	for _, c := range v.Diff {
 		if err == nil {
 			_, err = fmt.Fprintf(out, "  %s: %s -> %s\n", escaped(c.Path), h.value(red, c.Old), h.value(green, c.New))

@@ -44,7 +44,8 @@ func cgroupMemory(root fs.FS) (least int64) {
 			continue
 		}
 		// Version 1 says that there is no limit by a number near the largest.
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && n < 1<<60 && (least == 0 || n < least) {
+		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err == nil && n > 0 && n < 1<<60 && (least == 0 || n < least) {
 			least = n
 		}
 	}

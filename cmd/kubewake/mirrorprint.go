@@ -41,7 +41,8 @@ var hints = []struct{ text, hint string }{
 	{"is forbidden", "allow this user to get, list and watch it"},
 	{"Unauthorized", "the server does not accept the credentials of the kubeconfig (--kubeconfig, --context)"},
 	{"provide credentials", "the kubeconfig has no credentials that the server accepts (--kubeconfig, --context)"},
-	{"x509:", "the kubeconfig's certificate authority is not the server's, or the address is another server's (--kubeconfig, --context)"},
+	{"x509:", "the kubeconfig's certificate authority is not the server's, " +
+		"or the address is another server's (--kubeconfig, --context)"},
 }
 
 // withHint adds to a text what to do about the refusal in it.

@@ -43,7 +43,9 @@ func (k *keeper) types(ctx context.Context, w wanted) (known map[kept]named, ord
 }
 
 // resolve finds out which resource an argument means; it is one of those wanted.
-func (k *keeper) resolve(ctx context.Context, states []boltstore.State, server *served, arg string, w wanted) (resource, error) {
+func (k *keeper) resolve(
+	ctx context.Context, states []boltstore.State, server *served, arg string, w wanted,
+) (resource, error) {
 	if r, ok := k.moved.Load(arg); ok {
 		return r.(resource), nil
 	}

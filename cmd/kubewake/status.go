@@ -28,7 +28,8 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Show the sources in the file, one list each, and how old they are.
 
 CONFIRMED is when the server last said that the state is current, COMPARED when all
-objects were last compared with a list, and SYNCED whether the source was ever listed whole. JOURNAL is the size of its history in bytes.
+objects were last compared with a list, and SYNCED whether the source was ever listed whole.
+JOURNAL is the size of its history in bytes.
 UNTOLD counts the changes that plain handlers have still to be told.`,
 		Example: `  kubewake status --db cache.db
   kubewake status --db cache.db -o json`,
@@ -72,7 +73,8 @@ func printStatus(ctx context.Context, streams genericiooptions.IOStreams, path s
 	fmt.Fprintln(w, "SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tCOMPARED\tSYNCED\tJOURNAL\tUNTOLD\tLAST CLAIMED")
 	for _, st := range status.Sources {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t%t\t%d\t%d\t%s\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
-			confirmedAgo(st), ago(st.Compared, st.ComparedAge), st.Synced, st.JournalBytes, st.Seq-st.Told, ago(st.Claimed, st.ClaimedAge))
+			confirmedAgo(st), ago(st.Compared, st.ComparedAge), st.Synced, st.JournalBytes, st.Seq-st.Told,
+			ago(st.Claimed, st.ClaimedAge))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -181,7 +183,8 @@ func oneOf(output string, allowed ...string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("unable to match a printer suitable for the output format %q (-o), allowed formats are: %s", output, strings.Join(allowed[1:], ", "))
+	return fmt.Errorf("unable to match a printer suitable for the output format %q (-o), allowed formats are: %s",
+		output, strings.Join(allowed[1:], ", "))
 }
 
 func printJSON(w io.Writer, v any) error {

@@ -30,10 +30,11 @@ var descs []*prometheus.Desc
 
 // Of the file.
 var (
-	fileBytes      = desc("kubewake_file_bytes", "Size of the file.")
-	fileMoved      = desc("kubewake_file_moved", "1 while the file is not at its path: it was removed or renamed, or another file is there.")
-	fileWritten    = desc("kubewake_file_written_bytes_total", "Bytes written to the file, about: the pages of all transactions.")
-	fileFailing    = desc("kubewake_commit_failing", "1 while commits fail and are retried, or damage could not be healed.")
+	fileBytes   = desc("kubewake_file_bytes", "Size of the file.")
+	fileMoved   = desc("kubewake_file_moved", "1 while the file is not at its path: it was removed or renamed, or another file is there.")
+	fileWritten = desc("kubewake_file_written_bytes_total", "Bytes written to the file, about: the pages of all transactions.")
+	fileFailing = desc("kubewake_commit_failing",
+		"1 while commits fail and are retried, or damage could not be healed.")
 	fileFailed     = desc("kubewake_commit_failures_total", "Tries to commit that failed. Nothing is lost: they are retried.")
 	fileSeconds    = desc("kubewake_commit_duration_seconds", "How long write transactions took, sync included.")
 	fileChanges    = desc("kubewake_commit_changes", "How many changes from the server went into one commit.")
@@ -49,13 +50,15 @@ var (
 
 // Of a source.
 var (
-	sourceObjects   = desc("kubewake_source_objects", "Objects in the file.", "source")
-	sourceBytes     = desc("kubewake_source_bytes", "Bytes of the objects' records in the file.", "source")
-	sourceJournal   = desc("kubewake_source_journal_bytes", "Bytes of the journal in the file.", "source")
-	sourceSynced    = desc("kubewake_source_synced", "1 once HasSynced is true.", "source")
-	sourceAge       = desc("kubewake_source_age_seconds", "Time since the server last confirmed the objects. Missing if that is not known.", "source")
-	sourceCompared  = desc("kubewake_source_compared_age_seconds", "Time since all objects were last compared with a list. Missing if that is not known.", "source")
-	sourceDiffered  = desc("kubewake_source_differed", "Objects that the last comparison with a list found otherwise, and repaired.", "source")
+	sourceObjects  = desc("kubewake_source_objects", "Objects in the file.", "source")
+	sourceBytes    = desc("kubewake_source_bytes", "Bytes of the objects' records in the file.", "source")
+	sourceJournal  = desc("kubewake_source_journal_bytes", "Bytes of the journal in the file.", "source")
+	sourceSynced   = desc("kubewake_source_synced", "1 once HasSynced is true.", "source")
+	sourceAge      = desc("kubewake_source_age_seconds", "Time since the server last confirmed the objects. Missing if that is not known.", "source")
+	sourceCompared = desc("kubewake_source_compared_age_seconds",
+		"Time since all objects were last compared with a list. Missing if that is not known.", "source")
+	sourceDiffered = desc("kubewake_source_differed",
+		"Objects that the last comparison with a list found otherwise, and repaired.", "source")
 	sourcePhase     = desc("kubewake_source_phase", "1 for the phase that the source is in, 0 for the others.", "source", "phase")
 	sourceResumes   = desc("kubewake_source_resumes_total", "Lists answered from the file, after which the watch resumed.", "source")
 	sourceRelists   = desc("kubewake_source_relists_total", "Lists read from the server, by reason.", "source", "reason")
@@ -83,8 +86,9 @@ var (
 // phases are all phases of a source, and relists all reasons of a relist. Series of a
 // counter begin with 0, so that rate() sees the first relist.
 var (
-	phases = []reflector.Phase{reflector.PhaseStarting, reflector.PhaseConnecting, reflector.PhaseOffline, reflector.PhaseFailing, reflector.PhaseDenied,
-		reflector.PhaseUnclaimed, reflector.PhaseRelisting, reflector.PhaseCatchingUp, reflector.PhaseLive}
+	phases = []reflector.Phase{reflector.PhaseStarting, reflector.PhaseConnecting, reflector.PhaseOffline,
+		reflector.PhaseFailing, reflector.PhaseDenied, reflector.PhaseUnclaimed, reflector.PhaseRelisting,
+		reflector.PhaseCatchingUp, reflector.PhaseLive}
 	relists = []string{reflector.ReasonFirst, reflector.ReasonExpired, reflector.ReasonRestored, reflector.ReasonDamaged, reflector.ReasonCluster,
 		reflector.ReasonAudit, reflector.ReasonCounts, reflector.ReasonNoVersion, reflector.ReasonUnreadable, reflector.ReasonUnstored, reflector.ReasonForm,
 		reflector.ReasonDiffers, reflector.ReasonUnconfirmed, boltstore.OutdatedType, boltstore.OutdatedTransform}

@@ -30,7 +30,8 @@ func ParsePath(path string) Path {
 	default:
 		return p
 	}
-	if p.GroupVersion.Version == "" || p.GroupVersion.Group == "" && strings.HasPrefix(strings.TrimPrefix(path, "/"), "apis/") {
+	if p.GroupVersion.Version == "" ||
+		p.GroupVersion.Group == "" && strings.HasPrefix(strings.TrimPrefix(path, "/"), "apis/") {
 		return Path{}
 	}
 	if len(parts) >= 3 && parts[0] == "namespaces" && !slices.Contains([]string{"status", "finalize"}, parts[2]) {

@@ -49,7 +49,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	case strings.ContainsFunc(r.Header.Get("Upgrade"), func(c rune) bool { return c < ' ' || c > '~' }):
 		kubeapi.WriteStatus(w, apierrors.NewBadRequest("no protocol has such a name (Upgrade header)"))
 	case changes(r.Header) != "":
-		kubeapi.WriteStatus(w, apierrors.NewBadRequest(changes(r.Header)+" begins or ends with a space, which would be lost on the way to the server"))
+		kubeapi.WriteStatus(w, apierrors.NewBadRequest(changes(r.Header)+
+			" begins or ends with a space, which would be lost on the way to the server"))
 	case asSomebody && !c.same && c.token == "":
 		refuse(w, "a caller with a client certificate is impersonated, and cannot impersonate somebody else (Impersonate- headers)")
 	case asSomebody && s.link == nil:

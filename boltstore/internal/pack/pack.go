@@ -44,7 +44,8 @@ func newPacker(version uint32, dict []byte) (p *Packer, err error) {
 		}
 	}()
 	n := min(runtime.GOMAXPROCS(0), 4)
-	d := []zstd.DOption{zstd.WithDecoderConcurrency(n), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(format.MaxPayload),
+	d := []zstd.DOption{zstd.WithDecoderConcurrency(n), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(format.MaxPayload),
 		zstd.WithDecodeAllCapLimit(true)}
 	e := []zstd.EOption{zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(min(n, 2)), zstd.WithEncoderCRC(false),
 		zstd.WithWindowSize(128 << 10), zstd.WithLowerEncoderMem(true)}
