@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
@@ -116,7 +117,10 @@ func (s indexing) objectOf(c *Change) (any, error) {
 // Entries and records agree before and after each step. So a crash or a concurrent change
 // does no harm: a later run does the rest. The indices become complete at the end.
 func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update func(func(sourceTx, *sourceMeta) error) error) error {
-	const step = 500
+	const (
+		step   = 500 // records of a commit, if it has 1 MiB at most
+		atOnce = 50  // objects in memory
+	)
 	var from []byte
 	var file uint64
 	for begun := false; ; {
@@ -134,9 +138,13 @@ func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update 
 			continue
 		}
 		file = now
-		changed, err := s.newValues(raws, build, noted)
-		if err != nil {
-			return err
+		changed := map[string]reindexed{}
+		for some := range slices.Chunk(raws, atOnce) {
+			values, err := s.newValues(some, build, noted)
+			if err != nil {
+				return err
+			}
+			maps.Copy(changed, values)
 		}
 		if len(changed) > 0 {
 			err := update(func(src sourceTx, m *sourceMeta) error {
@@ -178,14 +186,16 @@ func (s indexing) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []l
 		m := meta()
 		g := src.gen(m.Generation) // served or not
 		raws, noted = nil, map[string][]string{}
+		size := 0
 		if g.Items == nil {
 			return nil
 		}
 		var err error
 		next, err = layout.Page(g.Items.Cursor(), from, func(_ []byte, r layout.Raw) bool {
-			if len(raws) == n {
+			if len(raws) == n || size >= 4*pageBytes {
 				return false
 			}
+			size += s.reading().unpacked(len(r.Stored))
 			raws = append(raws, layout.Raw{Key: bytes.Clone(r.Key), Stored: bytes.Clone(r.Open())})
 			if m.Noted.Unindexed > 0 {
 				if n := g.notes.get(r.Key); n != nil && len(n.Indices) > 0 {

@@ -83,6 +83,15 @@ func (s reading) pageFor(from []byte, n int, as func(*sourceMeta, genTx) genTx) 
 // four times as much.
 const pageBytes = 256 << 10
 
+// unpacked is about how many bytes a record of that size has once it is unpacked: packed
+// ones four times as many, and often more.
+func (s reading) unpacked(stored int) int {
+	if s.db.opts.Compression != CompressionNone {
+		return 4 * stored
+	}
+	return stored
+}
+
 // pageOf returns a page's records and where the next page begins. If g has the bases of
 // own writes, the records are those that the server showed last.
 func (s reading) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
@@ -93,10 +102,7 @@ func (s reading) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []
 		}
 		if r := shown(w.item, w.base); r.In != nil {
 			raws = append(raws, r)
-			size += len(r.Stored)
-			if s.db.opts.Compression != CompressionNone {
-				size += 3 * len(r.Stored) // it unpacks to four times that, and often more
-			}
+			size += s.unpacked(len(r.Stored))
 		}
 		return true
 	})
