@@ -57,13 +57,15 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		refuse(w, "there is no link to the server, which would say what others may do (Impersonate- headers)")
 	case asSomebody && c.same && s.link.as != "": // a header of the caller's would win over it
 		refuse(w, fmt.Sprintf("this process itself impersonates %q (--as), so its callers cannot impersonate somebody else (Impersonate- headers)", s.link.as))
+	case isWebSocket(r) && !c.same && c.token == "" && ofAnotherOrigin(r):
+		refuse(w, "a page of another origin cannot use the client certificate of its browser (Origin header)")
 	case isSchema(r.URL.Path) && reads && !asSomebody && s.schemas != nil:
 		s.schema(w, r, c)
 	case r.URL.Path == selfReviewPath && r.Method == http.MethodPost && !asSomebody:
 		s.selfReview(w, r)
 	case c.nobody, s.link == nil:
-		s.file.ServeFile(w, r, nil)
-	case !reads || asSomebody || upgrades(r):
+		s.serveFile(w, r, nil)
+	case !reads || asSomebody || upgrades(r) && !inMessages(r):
 		s.onward.ServeHTTP(w, r)
 	case p.Resource != "":
 		s.read(w, r, c, p)
@@ -94,7 +96,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, c *caller, p kubea
 			defer end()
 		}
 	}
-	s.file.ServeFile(w, r, s.onward)
+	s.serveFile(w, r, s.onward)
 }
 
 // schema answers with a document of OpenAPI. Kept documents are for callers that may get
