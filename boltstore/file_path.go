@@ -100,8 +100,12 @@ var (
 	errNone  = fmt.Errorf("%w: there is none", ErrMoved)
 )
 
-// checkPath refuses a path that other users can change.
+// checkPath refuses a path with something other than a regular file, or that other users
+// can change. The mode of a device says nothing about who can change a file.
 func (db opening) checkPath() error {
+	if st, err := os.Stat(db.path); err == nil && !st.Mode().IsRegular() {
+		return errNoFile
+	}
 	if db.opts.AllowUnsafePath {
 		return nil
 	}

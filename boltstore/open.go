@@ -344,6 +344,8 @@ func (db opening) explain(err error) error {
 		}
 	case errors.Is(err, ErrUnsafe):
 		hint = "; put it into a folder that only this user can write (chmod go-w, mkdir -m 0700; in a pod a folder below the volume's, and with an fsGroup fsGroupChangePolicy: OnRootMismatch), or allow it (Options.AllowUnsafePath; kubewake: --allow-unsafe-path)"
+	case errors.Is(err, errNoFile):
+		hint = "; give the path of a file, or one at which there is nothing yet"
 	case errors.Is(err, ErrForeign):
 		hint = "; choose another file, or move this one away"
 	case errors.Is(err, ErrNewerFormat):

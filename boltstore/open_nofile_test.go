@@ -6,13 +6,15 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
 // TestNoFile: a path with something other than a regular file is refused without waiting,
-// and stays as it is.
+// and stays as it is. The error says so and what to do, also where all users may write, as
+// in /dev/null.
 func TestNoFile(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"fifo":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
@@ -32,6 +34,9 @@ func TestNoFile(t *testing.T) {
 				} else if err != nil {
 					t.Fatal(err)
 				}
+				if err := os.Chmod(path, 0o777); err != nil {
+					t.Fatal(err)
+				}
 				was, err := os.Lstat(path)
 				if err != nil {
 					t.Fatal(err)
@@ -41,7 +46,10 @@ func TestNoFile(t *testing.T) {
 				select {
 				case err := <-done:
 					if !errors.Is(err, ErrForeign) {
-						t.Error(err)
+						t.Fatal(err)
+					}
+					if want := path + ": not a kubewake file: it is not a regular file; give the path of a file"; !strings.Contains(err.Error(), want) {
+						t.Errorf("%v, not %s", err, want)
 					}
 				case <-time.After(time.Minute):
 					t.Error("it waits")
