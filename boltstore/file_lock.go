@@ -19,3 +19,9 @@ func Lock(path string) (release func(), err error) {
 	}
 	return release, err
 }
+
+// sayWaits says what the program waits for if the file system does not answer.
+func (o Options) sayWaits(operation, path string) {
+	o.Logger.Info("Waiting for the file system, which has not answered for a second; is its server or disk there?",
+		"operation", operation, "file", path)
+}

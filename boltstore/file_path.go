@@ -103,13 +103,15 @@ var (
 // checkPath refuses a path with something other than a regular file, or that other users
 // can change. The mode of a device says nothing about who can change a file.
 func (db opening) checkPath() error {
-	if st, err := os.Stat(db.path); err == nil && !st.Mode().IsRegular() {
-		return errNoFile
-	}
-	if db.opts.AllowUnsafePath {
-		return nil
-	}
-	return osfile.CheckPath(db.path, db.opts.ReadOnly)
+	return db.files.Timed("stat", db.path, func() error {
+		if st, err := os.Stat(db.path); err == nil && !st.Mode().IsRegular() {
+			return errNoFile
+		}
+		if db.opts.AllowUnsafePath {
+			return nil
+		}
+		return osfile.CheckPath(db.path, db.opts.ReadOnly)
+	})
 }
 
 // isAt verifies that the file at path is the given one. If not, the error is ErrMoved.

@@ -177,7 +177,7 @@ func (db opening) lookAt() error {
 	if db.lends() {
 		return db.lookLent()
 	}
-	release, err := osfile.WaitLock(db.path, db.opts.LockTimeout, db.opts.ReadOnly)
+	release, err := db.files.WaitLock(db.path, db.opts.LockTimeout, db.opts.ReadOnly)
 	switch {
 	case err == nil:
 		defer release()

@@ -72,7 +72,7 @@ func (db opening) takeEmpty(name, path string) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	release, err := osfile.WaitLock(path, db.opts.LockTimeout, false)
+	release, err := db.files.WaitLock(path, db.opts.LockTimeout, false)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (db opening) lends() bool {
 
 // lookLent is lookAt without the lock.
 func (db opening) lookLent() error {
-	release, err := osfile.WaitLock(db.path, db.opts.LockTimeout, true)
+	release, err := db.files.WaitLock(db.path, db.opts.LockTimeout, true)
 	if err != nil {
 		return err
 	}

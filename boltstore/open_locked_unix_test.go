@@ -15,6 +15,6 @@ func waitLocked(t *testing.T) {
 	t.Helper()
 	stacks := make([]byte, 1<<20)
 	waittest.Eventually(t, "somebody waits for the lock", func() bool {
-		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("osfile.WaitLock("))
+		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("osfile.Files.WaitLock("))
 	})
 }

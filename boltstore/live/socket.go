@@ -108,7 +108,7 @@ func Listen(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("%s is too long for a socket's path", path)
 	}
 	// Another program that finds the same leftover would remove this socket for it.
-	if release, err := osfile.WaitLock(filepath.Dir(path), 2*askedFor, false); err == nil {
+	if release, err := (osfile.Files{}).WaitLock(filepath.Dir(path), 2*askedFor, false); err == nil {
 		defer release()
 	} // otherwise the file system has no locks, or somebody else locks the folder
 	return listenAt(path)

@@ -160,7 +160,7 @@ func Rotate(path string) error {
 	}
 	// If two rotations ran at once, one would lose the other's key, by which a file may
 	// already be sealed.
-	release, err := osfile.WaitLock(real, rotateWait, false)
+	release, err := osfile.Files{}.WaitLock(real, rotateWait, false)
 	switch {
 	case err == nil:
 		defer release()

@@ -145,13 +145,10 @@ func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, 
 	said := false
 	for end := time.Now().Add(m.wait); ; { // each try waits for LockTimeout
 		last := !time.Now().Before(end)
-		if last && m.fallBack {
-			return boltstore.OpenOrTemporary(m.db.path, o)
-		}
-		db, err := boltstore.Open(m.db.path, o)
+		db, free, err := m.try(ctx, o, last && m.fallBack)
 		switch {
 		case last || !errors.Is(err, boltstore.ErrLocked):
-			return db, nil, err
+			return db, free, err
 		case ctx.Err() != nil:
 			return nil, nil, fmt.Errorf("interrupted while it waited for another process to close the file (--wait): %w", err)
 		case !said:
@@ -159,6 +156,43 @@ func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, 
 			said = true
 		}
 	}
+}
+
+// lateOpen is how long an Open may go on once the mirror is to end. It is longer than
+// LockTimeout.
+const lateOpen = time.Second
+
+// try opens the file, or a temporary one if another process has the file. It returns before
+// that if ctx has ended and the file system does not answer.
+func (m *mirror) try(ctx context.Context, o boltstore.Options, temporary bool) (*boltstore.DB, <-chan struct{}, error) {
+	var db *boltstore.DB
+	var free <-chan struct{}
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if temporary {
+			db, free, err = boltstore.OpenOrTemporary(m.db.path, o)
+		} else {
+			db, err = boltstore.Open(m.db.path, o)
+		}
+	}()
+	select {
+	case <-done:
+		return db, free, err
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return db, free, err
+	case <-time.After(lateOpen):
+	}
+	go func() { // it is open after all: the process may not end yet
+		if <-done; err == nil {
+			_ = db.Close() // nothing was written
+		}
+	}()
+	return nil, nil, fmt.Errorf("interrupted while the file system of %s did not answer", m.db.path)
 }
 
 // options returns the options that the flags stand for.

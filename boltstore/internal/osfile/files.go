@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -13,10 +14,21 @@ import (
 // Files makes, renames and removes files. The zero value is ready to use.
 //
 // Before each operation it calls Before, if set, with "create", "write", "sync",
-// "commit", "rename", "exchange", "link", "mkdir" or "remove" and the path. An error from Before becomes the
-// operation's. Tests use this to watch operations and to make them fail.
+// "commit", "rename", "exchange", "link", "mkdir", "lock" or "remove" and the path. An
+// error from Before becomes the operation's. Tests use this to watch operations and to make
+// them fail.
 type Files struct {
 	Before func(name, path string) error
+	// Slow, if set, is told of an operation that has taken a second and is not over.
+	Slow func(name, path string)
+}
+
+// Timed runs an operation of that name, with Slow.
+func (f Files) Timed(name, path string, operation func() error) error {
+	if f.Slow != nil {
+		defer time.AfterFunc(time.Second, func() { f.Slow(name, path) }).Stop()
+	}
+	return operation()
 }
 
 // Op announces an operation that the caller does itself.

@@ -18,7 +18,7 @@ import (
 func Lock(string) (release func(), err error) { return func() {}, nil }
 
 // WaitLock does nothing, like Lock.
-func WaitLock(string, time.Duration, bool) (release func(), err error) { return func() {}, nil }
+func (Files) WaitLock(string, time.Duration, bool) (release func(), err error) { return func() {}, nil }
 
 const CanUnlock = false
 

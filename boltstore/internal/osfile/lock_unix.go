@@ -17,14 +17,22 @@ import (
 // has it the error is [faults.ErrLocked].
 func Lock(path string) (release func(), err error) { return flock(path, unix.LOCK_EX) }
 
-// WaitLock is Lock that waits up to timeout. Readers share the lock.
-func WaitLock(path string, timeout time.Duration, reader bool) (release func(), err error) {
+// WaitLock is Lock that waits up to timeout. Readers share the lock. The system may take
+// longer to answer, see Files.Slow.
+func (f Files) WaitLock(path string, timeout time.Duration, reader bool) (release func(), err error) {
 	how := unix.LOCK_EX
 	if reader {
 		how = unix.LOCK_SH
 	}
 	for end := time.Now().Add(timeout); ; time.Sleep(lockPoll) {
-		if release, err = flock(path, how); !errors.Is(err, faults.ErrLocked) || time.Now().After(end) {
+		err = f.Timed("lock", path, func() error {
+			if err := f.Op("lock", path); err != nil {
+				return err
+			}
+			release, err = flock(path, how)
+			return err
+		})
+		if !errors.Is(err, faults.ErrLocked) || time.Now().After(end) {
 			return release, err
 		}
 	}
