@@ -3,6 +3,7 @@ package boltstore
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,23 +82,30 @@ func TestIndexWithoutVersionHoldsNothingUp(t *testing.T) {
 	closeTest(t, db)
 
 	held := make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(held) })
+	defer time.AfterFunc(time.Minute, letGo).Stop() // a claim that waits for the index fails, and does not hang
 	fns["policy"] = func(any) ([]string, error) { <-held; return []string{"new"}, nil }
 	db = openTest(t, path, Options{Durability: DurabilityProcess, ObjectMemory: -1})
 	s = claimTest(t, db, Claim{Indexers: fns, IndexVersions: versions})
+	select {
+	case <-held:
+		t.Fatal("the claim has waited for the index")
+	default:
+	}
 	if objs, err := s.ByIndex("words", "a"); len(objs) != 1 || err != nil || len(s.List()) != 1 {
 		t.Errorf("while another index is built: %v %v", objs, err)
 	}
-	read := make(chan string)
+	read := make(chan string, 1)
 	go func() {
 		keys, err := s.IndexKeys("policy", "new")
 		read <- fmt.Sprint(keys, err)
 	}()
 	select {
 	case got := <-read:
-		t.Errorf("read before it was built: %s", got)
+		t.Fatalf("read before it was built: %s", got)
 	case <-time.After(50 * time.Millisecond): // a read that does not wait has long ended
 	}
-	close(held)
+	letGo()
 	if got := <-read; got != "[a/o] <nil>" {
 		t.Error(got)
 	}

@@ -3,6 +3,7 @@ package kubesim
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,8 @@ type RequestRecord struct {
 	Path      string
 	Query     url.Values
 	UserAgent string
+	// Metadata is true if the request asks for objects' metadata only.
+	Metadata bool
 
 	// Resource is the plural name with its group ("pods", "deployments.apps"),
 	// empty if the path names none.
@@ -94,6 +97,7 @@ func (l *requestLog) add(r *http.Request, p kubeapi.Path, start time.Time) *Requ
 		Path:          r.URL.Path,
 		Query:         q,
 		UserAgent:     r.UserAgent(),
+		Metadata:      strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata"),
 		Namespace:     p.Namespace,
 		Name:          p.Name,
 		LabelSelector: q.Get("labelSelector"),

@@ -63,7 +63,7 @@ func (s simulator) Kubeconfig(t *testing.T) string {
 func (s simulator) FullReads(_ *testing.T, since time.Time) (all []string) {
 	p := proofs{} // of all time: a list may have begun before since
 	for _, r := range s.Requests() {
-		if r.FullRead() && isOurs(r.UserAgent) && !p.has(r.Verb, r.Path, r.Query) && !r.Start.Before(since) {
+		if r.FullRead() && isOurs(r.UserAgent) && !p.has(r.Verb, r.Path, r.Query, r.Metadata) && !r.Start.Before(since) {
 			all = append(all, r.Verb+" "+r.Path+"?"+r.Query.Encode())
 		}
 	}
@@ -78,14 +78,15 @@ type proofs map[string]bool
 // firstPage is the first page of a relist.
 const firstPage = 250
 
-// has says whether the request is of such a list.
-func (p proofs) has(verb, path string, q url.Values) bool {
+// has says whether the request is of such a list. metadata is false if it brings objects; a
+// real server's log does not say.
+func (p proofs) has(verb, path string, q url.Values, metadata bool) bool {
 	if verb != "list" {
 		return false
 	}
 	if q.Get("continue") == "" {
 		n, err := strconv.Atoi(q.Get("limit"))
-		asks := err == nil && n != firstPage && q.Get("resourceVersion") == "" // a list of metadata that asks for the version
+		asks := metadata && err == nil && n != firstPage && q.Get("resourceVersion") == "" // a list of metadata that asks for the version
 		p[path] = q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchNotOlderThan)
 		if asks { // it has one page: any further ones are a relist's
 			return true
@@ -138,7 +139,7 @@ func (s realServer) FullReads(t *testing.T, since time.Time) (all []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !p.has(r.Verb, u.Path, u.Query()) && !r.Time.Before(since.Truncate(time.Microsecond)) {
+		if !p.has(r.Verb, u.Path, u.Query(), true) && !r.Time.Before(since.Truncate(time.Microsecond)) {
 			all = append(all, r.Verb+" "+r.URI)
 		}
 	}
