@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bufio"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -22,11 +23,16 @@ import (
 // one that takes its time, gets all of them as they are.
 func TestLargeChangesNotRead(t *testing.T) {
 	for _, start := range []string{"resourceVersion=10", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
-		t.Run(start[:5], func(t *testing.T) { largeChangesNotRead(t, start) })
+		t.Run(start[:5], func(t *testing.T) { largeChangesNotRead(t, start, watchOf) })
 	}
+	t.Run("messages", func(t *testing.T) {
+		largeChangesNotRead(t, "resourceVersion=10", func(t *testing.T, s *served, query string) *bufio.Reader {
+			return bufio.NewReader(listens(t, s, query))
+		})
+	})
 }
 
-func largeChangesNotRead(t *testing.T, query string) {
+func largeChangesNotRead(t *testing.T, query string, watchOf func(*testing.T, *served, string) *bufio.Reader) {
 	const watchers, changes = 200, 40
 	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"), boltstore.Options{JournalBytes: 256 << 20, Durability: boltstore.DurabilityProcess})
 	if err != nil {

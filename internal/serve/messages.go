@@ -121,7 +121,7 @@ func (m *messages) Write(b []byte) (int, error) {
 	case m.ws == nil:
 		return 0, net.ErrClosed
 	}
-	var frames []byte
+	frames := make([]byte, 0, len(m.event)+len(b)+64)
 	for line := range bytes.Lines(b) {
 		m.event = append(m.event, line...)
 		if whole := line[len(line)-1] == '\n'; whole || len(m.event) >= mostFrame {

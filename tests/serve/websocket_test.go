@@ -40,7 +40,8 @@ func (w *world) webSocket(t *testing.T) {
 	}
 	events := func(cfg *rest.Config, name string) string {
 		t.Helper()
-		ws, err := websocket.DialConfig(socketConfig(t, cfg, "resourceVersion="+list.ResourceVersion+"&fieldSelector=metadata.name="+name))
+		query := "resourceVersion=" + list.ResourceVersion + "&fieldSelector=metadata.name=" + name
+		ws, err := websocket.DialConfig(socketConfig(t, cfg, query))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +148,8 @@ func answered(t *testing.T, cfg *rest.Config, change func(http.Header)) int {
 	}
 	query := h.Get("Query")
 	h.Del("Query")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, cfg.Host+"/api/v1/namespaces/a/configmaps?watch=true"+query, nil)
+	to := cfg.Host + "/api/v1/namespaces/a/configmaps?watch=true" + query
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
