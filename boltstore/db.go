@@ -111,7 +111,7 @@ func newDB(path string, o Options) (*DB, error) {
 	db := &DB{path: path, given: given, opts: o, files: &osfile.Files{Before: o.op, Slow: o.sayWaits}, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{}, relisting: make(chan struct{}, o.maxRelists)}
 	db.beside = beside.Files{Files: db.files, Path: path, Log: *o.Logger, Now: o.Clock.Now, Keep: o.keepCorrupt, KeepBytes: o.keepCorruptBytes}
 	db.objects.budget = o.ObjectMemory
-	db.h.counters = newCounters(o.Clock)
+	db.h.path, db.h.counters = path, newCounters(o.Clock)
 	db.since.at, db.since.slept = o.Clock.Now(), db.device.slept()
 	db.whileOpen.ctx, db.whileOpen.end = context.WithCancel(context.Background())
 	if o.transactions {
@@ -217,7 +217,7 @@ func (db *DB) Close() error {
 	defer db.objects.close(db)
 	if b := db.h.swap(nil); b != nil {
 		if !db.opts.ReadOnly {
-			errs = append(errs, b.Sync())
+			errs = append(errs, osfile.SaySync(b.Sync(), db.path))
 		}
 		errs = append(errs, b.Close())
 	}

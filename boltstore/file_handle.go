@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
@@ -19,9 +20,10 @@ import (
 // handle is the only way to the file. The file beneath it can be swapped. A panic or
 // memory fault out of bbolt becomes ErrDamaged.
 type handle struct {
-	mu  sync.RWMutex             // held for reading by each transaction, for writing by a swap
-	db  *boltFile                // changed by put only
-	now atomic.Pointer[boltFile] // the same, without mu
+	path string                   // the DB's, for errors
+	mu   sync.RWMutex             // held for reading by each transaction, for writing by a swap
+	db   *boltFile                // changed by put only
+	now  atomic.Pointer[boltFile] // the same, without mu
 
 	// seal has the file's data keys, which do not change after Open. It is nil in a plain
 	// file. rotate says that new keys are due.
@@ -165,7 +167,7 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 				return h.db.writable()
 			})
 		})
-		err = sayMaxSize(err, h.db.MaxSize)
+		err = osfile.SaySync(sayMaxSize(err, h.db.MaxSize), h.path)
 		if errors.Is(err, layout.ErrCircle) {
 			err = fmt.Errorf("%w: %w", errTripped, err)
 		}
@@ -219,7 +221,7 @@ func (h *handle) sync() error {
 	if h.db == nil {
 		return ErrClosed
 	}
-	return h.db.Sync()
+	return osfile.SaySync(h.db.Sync(), h.path)
 }
 
 // sees says whether readers see the write transaction with that id.

@@ -61,6 +61,9 @@ func (b badSectors) bad(t *testing.T, path string, page int) {
 
 const sector = 4096
 
+// aSync stands for a page in badSectors.bad: the file's syncs fail from then on.
+const aSync = -1
+
 // badFile is a file in the child.
 type badFile struct {
 	data []byte
@@ -148,7 +151,12 @@ func (d *badFolder) answer(op uint32, node uint64, in []byte) (out []byte, errno
 		return asBytes(uint64(len(in) - 40)), 0
 	case 17: // statfs
 		return asBytes(uint64(1<<20), uint64(1<<20), uint64(1<<20), uint64(0), uint64(0), uint32(sector), uint32(255), uint32(sector), [7]uint32{}), 0
-	case 18, 25, 29, 30, 20, 34, 38: // release, flush, releasedir, fsyncdir, fsync, access, destroy
+	case 20: // fsync
+		if f != nil && f.bad[aSync] {
+			return nil, syscall.EIO
+		}
+		return nil, 0
+	case 18, 25, 29, 30, 34, 38: // release, flush, releasedir, fsyncdir, access, destroy
 		return nil, 0
 	case 26: // init: version 7.31, no readahead
 		return asBytes(uint32(7), uint32(31), uint32(0), uint32(0), uint32(0), uint32(1<<17), uint32(1), [10]uint32{})[:64], 0

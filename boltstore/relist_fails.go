@@ -3,6 +3,8 @@ package boltstore
 import (
 	"errors"
 	"time"
+
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // triedAgain is how long a failed write of a relist counts as failing. It is tried again
@@ -31,7 +33,7 @@ func (s *Store) noteMeta(fn func(sourceTx, *sourceMeta) error) error {
 }
 
 // wrote notes, for DB.Err and Stats, the result of a write that belongs to a relist or
-// must come before one.
+// must come before one. An error is returned as listing.NotWritten.
 func (s *Store) wrote(err error) error {
 	for _, other := range []error{ErrClosed, ErrReplaced, ErrAbandoned, ErrDamaged, ErrNoSource} {
 		if errors.Is(err, other) {
@@ -54,8 +56,9 @@ func (s *Store) wrote(err error) error {
 			c.relists[s] = f
 		}
 		f.err, f.last = err, now
+		return listing.NotWritten{Err: err}
 	}
-	return err
+	return nil
 }
 
 // written notes that the relist is in the file.

@@ -18,8 +18,12 @@ func isDenied(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
 }
 
-// phaseOf is the phase after a request that failed, unless access was refused.
+// phaseOf is the phase after a request that failed, unless access was refused. Where the
+// file cannot be written, such as on a full disk, the server was there.
 func phaseOf(err error) Phase {
+	if errors.As(err, new(listing.NotWritten)) {
+		return PhaseFailing
+	}
 	if st := apierrors.APIStatus(nil); errors.As(err, &st) && st.Status().Code >= http.StatusInternalServerError {
 		return PhaseFailing
 	}

@@ -27,6 +27,12 @@ type Progress struct {
 	ServedForm      string    `msgpack:"form,omitempty"`  // of the first page, see boltstore.RelistOptions
 }
 
+// NotWritten is an error of the file, not of the server.
+type NotWritten struct{ Err error }
+
+func (e NotWritten) Error() string { return e.Err.Error() }
+func (e NotWritten) Unwrap() error { return e.Err }
+
 // Object is an object by a list's metadata.
 type Object struct{ Namespace, Name, UID, ResourceVersion string }
 

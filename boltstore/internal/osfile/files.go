@@ -48,6 +48,15 @@ func SayBusy(err error) error {
 	return err
 }
 
+// SaySync adds to an error of bbolt's the operation and the file, if it is that of a sync:
+// bbolt returns the system's number alone.
+func SaySync(err error, path string) error {
+	if errno, ok := err.(syscall.Errno); ok {
+		return &os.PathError{Op: "sync", Path: path, Err: errno}
+	}
+	return err
+}
+
 // SayLong adds to an error what to do if a file's name is too long for the files beside
 // it. Their names have up to 50 bytes more.
 func SayLong(err error) error {
@@ -86,7 +95,7 @@ func (f Files) Sync(b *bolt.DB) error {
 	if err := f.Op("sync", b.Path()); err != nil {
 		return err
 	}
-	return b.Sync()
+	return SaySync(b.Sync(), b.Path())
 }
 
 // Write runs a transaction in a file that still has its temporary name.
