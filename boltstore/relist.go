@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubewake/kubewake/index"
 	"github.com/kubewake/kubewake/internal/listing"
+	"github.com/kubewake/kubewake/internal/versions"
 )
 
 // RelistOptions say how a relist compares the server's objects with the file's.
@@ -106,6 +107,7 @@ type Relist struct {
 	// Objects counts the objects that the list has shown, Changed those that differ, and
 	// Deleted those that are gone. The caller may report them.
 	Objects, Changed, Deleted int
+	missed                    int // the changed ones whose version is no later than the file's
 }
 
 // listedItem is one key of a relist.
@@ -189,10 +191,14 @@ func (r *Relist) Page(objs []runtime.Object) error {
 		return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
 	r.encode(items)
+	had := r.s.metaNow().ResourceVersion
 	for _, it := range items {
 		r.seen[r.hash(it.k)] = struct{}{}
 		if it.c != nil && !it.c.quiet && it.c.unstored == "" {
 			r.Changed++
+			if !versions.Newer(it.c.rv, had) {
+				r.missed++
+			}
 		}
 	}
 	_, err := r.take(items)

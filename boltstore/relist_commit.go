@@ -159,8 +159,8 @@ func (r *Relist) stamp(m *sourceMeta, resourceVersion string, confirmed time.Tim
 	m.confirm(r.s.db.device, confirmed)
 	r.s.compared.Store(nil)
 	m.Compared, m.ComparedBy = r.s.db.device.at(r.s.db.opts.Clock.Now())
-	if m.Differed = 0; !r.first {
-		m.Differed = uint64(r.Changed + r.Deleted)
+	if m.Differed = 0; r.o.Audit && !r.first {
+		m.Differed = uint64(r.missed + r.Deleted)
 	}
 	switch {
 	case r.all && !r.first:

@@ -30,8 +30,9 @@ type State struct {
 	Confirmed    time.Time      `json:"confirmed"`
 	ConfirmedAge *time.Duration `json:"confirmedAgeNanoseconds,omitempty"`
 	// Compared is when all objects were last compared with a list of the server's, be it of
-	// whole objects or of their metadata. Differed counts the objects that the list showed
-	// otherwise, and which were repaired; a first list has none. ComparedAge is like
+	// whole objects or of their metadata. Differed counts the objects that an audit or a
+	// disproof showed otherwise, and repaired, although the watch had passed their version;
+	// and those that were gone. ComparedAge is like
 	// ConfirmedAge.
 	Compared    time.Time      `json:"compared,omitzero"`
 	ComparedAge *time.Duration `json:"comparedAgeNanoseconds,omitempty"`

@@ -47,7 +47,7 @@ type State struct {
 	LastRelistAt time.Time         `json:"lastRelistAt,omitzero"`
 	// Compared is when all objects were last compared with a list of the server's, in this
 	// life or an earlier one, by the device's clock of that time. Differed counts those that
-	// the list showed otherwise, and which were repaired. Uncompared says that the watch goes
+	// the watch had left out, as an audit or a disproof showed, see [boltstore.State]. Uncompared says that the watch goes
 	// on from the file, and nothing was compared since: only the server's word that nothing
 	// was missed confirms.
 	Compared   time.Time `json:"compared,omitzero"`
