@@ -64,9 +64,9 @@ func (a *access) check() error {
 	case a.socket == "" || a.kubeconfig == "":
 		return errors.New("--socket and --write-kubeconfig are paths, or --socket none")
 	case a.limits.Connections < 1 || a.limits.Requests < 1 || a.limits.Watches < 1:
-		return errors.New("--max-connections, --max-requests and --max-watches are 1 or more")
+		return errors.New("--max-connections, --max-requests and --max-watches must be at least 1")
 	case a.offline < 0:
-		return errors.New("--offline is not negative")
+		return errors.New("--offline must not be negative")
 	case a.tlsListen == "" && (a.tls.Cert != "" || a.tls.Key != "" || a.tls.ClientCA != "" || a.tls.Tokens):
 		return errors.New("--tls-cert, --tls-key, --client-ca and --token-review are for --tls-listen")
 	case a.tlsListen != "" && (a.tls.Cert == "" || a.tls.Key == ""):

@@ -101,7 +101,7 @@ Meanwhile the other commands read through a socket beside the file.`,
 	f.BoolVar(&m.metered, "metered", false,
 		"send the fewest bytes: no list of metadata at a start, and no audits unless --audit-every asks for them")
 	f.DurationVar(&m.audit, "audit-every", 0,
-		"compare all objects with a list within this time, since a server may lose changes (default 24h; negative: never)")
+		"compare all objects with a list at least this often, since a server may lose changes (default 24h; negative: never)")
 	f.BoolVar(&m.process, "no-sync", false, "do not sync each commit: the file survives the end of the process, but not a crash of the machine")
 	f.DurationVar(&m.window, "window", 0, "gather changes to a busy file for this long (default 20ms; seconds spare flash)")
 	f.Int64Var(&m.journal, "journal-bytes", 0, "bytes of history kept for each type (default 16 MiB)")
@@ -228,7 +228,7 @@ func (m *mirror) check() error {
 		{"max-size", m.maxSize < 0}, {"journal-bytes", m.journal < 0}, {"journal-age", m.age < 0}, {"window", m.window < 0}, {"wait", m.wait < 0},
 	} {
 		if f.negative {
-			return fmt.Errorf("--%s is not negative; leave it out for the default", f.name)
+			return fmt.Errorf("--%s must not be negative; leave it out for the default", f.name)
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ func readConfig(path string) (all []setting, err error) {
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, wrong(root, "this is no list of keys with values")
+		return nil, wrong(root, "a config file has lines "key: value"")
 	}
 	for i := 0; i < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
@@ -68,7 +68,7 @@ func readConfig(path string) (all []setting, err error) {
 		}
 		for _, v := range s.values {
 			if v.Kind != yaml.ScalarNode || v.Tag == "!!null" {
-				return nil, wrong(v, "%s: this is no text, number or truth value", s.key)
+				return nil, wrong(v, "%s: the value must be text, a number, true or false", s.key)
 			}
 		}
 		all = append(all, s)
@@ -132,7 +132,7 @@ func (s setting) set(f *pflag.Flag, given bool) error {
 	}
 	v, was := s.values[0], f.Value.String()
 	if f.Value.Type() == "bool" && v.Tag != "!!bool" {
-		return fmt.Errorf("it is true or false, and not %q", v.Value)
+		return fmt.Errorf("the value must be true or false, not %q", v.Value)
 	}
 	err := f.Value.Set(v.Value)
 	if err == nil && given {

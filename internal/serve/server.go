@@ -106,7 +106,7 @@ func (s *Server) Loopback(addr, token string) (at net.Addr, ca []byte, err error
 		return nil, nil, fmt.Errorf("the address to listen at (--listen): %w", err)
 	}
 	if !resolved.IP.IsLoopback() {
-		return nil, nil, fmt.Errorf("%q is no loopback address: %w", addr, ErrOffLoopback)
+		return nil, nil, fmt.Errorf("%q is not a loopback address: %w", addr, ErrOffLoopback)
 	}
 	pair, ca, err := certifiedBy(token, resolved.IP)
 	if err != nil {
