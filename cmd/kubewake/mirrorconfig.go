@@ -55,7 +55,7 @@ func readConfig(path string) (all []setting, err error) {
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, wrong(root, "a config file has lines "key: value"")
+		return nil, wrong(root, "a config file has lines of the form KEY: VALUE")
 	}
 	for i := 0; i < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]

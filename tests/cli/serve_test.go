@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -21,12 +22,14 @@ func serves(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("serving cannot be negated")
 	}
-	ready := "serving f.db at https"
-	if args[0] == "mirror" {
-		ready = ": live at"
+	ready := []string{"serving f.db at https"}
+	if args[0] == "mirror" { // it serves beside what it keeps
+		ready = append(ready, ": live at")
 	}
 	l := launch(ts, args...)
-	l.until("serving", func(log string) bool { return strings.Contains(log, ready) })
+	l.until("serving", func(log string) bool {
+		return !slices.ContainsFunc(ready, func(line string) bool { return !strings.Contains(log, line) })
+	})
 	must(ts, os.WriteFile(ts.MkAbs("serve.log"), []byte(l.log.String()), 0o600))
 	end := sync.OnceFunc(l.end)
 	servers.Store(ts.Getenv("WORK"), end)
