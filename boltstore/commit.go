@@ -124,7 +124,9 @@ func (s *Store) bookmarkDue() bool {
 // of the works that failed.
 func (c *committer) commitRound(works []*work) map[*work]error {
 	failed := map[*work]error{}
-	err := c.db.writeHealed(func() error { return c.try(works) })
+	err := c.db.withRoom(func() error {
+		return c.db.writeHealed(func() error { return c.try(works) })
+	})
 	if err != nil && len(works) > 1 {
 		for _, w := range works {
 			if err := c.try([]*work{w}); err != nil {

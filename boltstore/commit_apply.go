@@ -58,7 +58,8 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 		if w.positions, err = w.s.writeHandlers(src, w.meta); err != nil {
 			return err
 		}
-		if err := src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.journalFrom()); err != nil {
+		const blocks = 8 // so that trimming never stalls a commit
+		if err := src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.journalFrom(), blocks); err != nil {
 			return err
 		}
 	}

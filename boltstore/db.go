@@ -44,7 +44,7 @@ type DB struct {
 	commit *committer
 	master *seal.Master // nil without a keyset
 
-	plainSecrets, unversioned, newerServer sync.Once // logged once
+	plainSecrets, unversioned, newerServer, fullOfHistory sync.Once // logged once
 
 	// replaced counts how often a damaged file was replaced while the DB was open.
 	// Compaction does not count.

@@ -191,7 +191,8 @@ func sayMaxSize(err error, size int) error {
 		err = fmt.Errorf("%w: the file of a 32-bit program has at most %d bytes, use a 64-bit one or keep less in the file",
 			err, size)
 	default:
-		err = fmt.Errorf("%w: Options.MaxSize is %d bytes, raise it (kubewake: --max-size)", err, size)
+		err = fmt.Errorf("%w: Options.MaxSize is %d bytes, raise it (kubewake: --max-size), "+
+			"or keep less history (Options.JournalBytes; kubewake: --journal-bytes)", err, size)
 	}
 	return err
 }

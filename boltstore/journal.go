@@ -27,9 +27,8 @@ func (t sourceTx) appendBlock(last uint64, drafts []format.Draft) (int, error) {
 }
 
 // trimJournal drops a few of the oldest blocks if the journal is too large or they are
-// too old, and no handler needs them any more.
-func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) error {
-	const atMost = 8 // blocks a commit, so that trimming never stalls one
+// too old, and no handler needs them any more. It drops at most that many.
+func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time, atMost int) error {
 	j := t.Journal()
 	if j == nil {
 		return nil

@@ -61,7 +61,9 @@ type Options struct {
 	// removal starts over. The clock must have been right then and now; see TrustClock. 0
 	// or less keeps handlers for ever.
 	HandlerAge time.Duration
-	// MaxSize bounds the file, in bytes. Set it if others need room on the disk. A
+	// MaxSize bounds the file, in bytes. Set it if others need room on the disk. In a full
+	// file the oldest history that no handler needs gives way to objects, whatever
+	// JournalBytes says. A
 	// sixteenth of it, at most 1 MiB, is not used. An empty file takes that sixteenth and
 	// 7 pages of the system's in any case. 0 or less means no bound. A 32-bit program's file
 	// has at most 1 GiB. Encryption may bring a

@@ -242,7 +242,7 @@ func (r *Relist) updateStage(fn func(sourceTx, *sourceMeta) error) error {
 func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*listing.Progress, error), visible func()) error {
 	var m *sourceMeta
 	var at *listing.Progress
-	return r.s.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
+	update := func(tx *bolt.Tx) error {
 		src, err := r.source(tx)
 		if err != nil {
 			return err
@@ -257,12 +257,14 @@ func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*listing.Progress
 			return err
 		}
 		return r.noteProgress(src, m, at)
-	}, func() {
+	}
+	staged := func() {
 		r.stage.meta, r.stage.at, r.stage.begun = m, at, true
 		if visible != nil {
 			visible()
 		}
-	}))
+	}
+	return r.s.wrote(r.s.db.withRoom(func() error { return r.s.db.h.update(update, staged) }))
 }
 
 // finishStage returns the meta that points at the new generation.
