@@ -96,16 +96,14 @@ func (m *messages) WriteHeader(code int) {
 	begun := make(chan *websocket.Conn, 1)
 	go func() {
 		defer m.end()
+		defer close(begun)
 		// As at an API server there is an Origin, and at most one protocol, whatever its name.
 		websocket.Handler(func(ws *websocket.Conn) {
 			begun <- ws
 			_, _ = io.Copy(io.Discard, ws) // until the client ends
 		}).ServeHTTP(m, m.r)
 	}()
-	select {
-	case m.ws = <-begun:
-	case <-m.ctx.Done():
-	}
+	m.ws = <-begun
 }
 
 // Hijack is for the package websocket.
