@@ -150,7 +150,7 @@ func (a *API) Do(r *http.Request, otherwise bool) (*http.Response, error) {
 	ctx := r.Context()
 	r = r.Clone(ctx)
 	r.URL.Scheme, r.URL.Host, r.Host = "http", "kubewake", ""
-	r.URL.Path, r.URL.RawPath = apiPath+r.URL.Path, ""
+	r.URL.Path, r.URL.RawPath, r.URL.Opaque = apiPath+r.URL.Path, "", ""
 	r.Body, r.ContentLength = nil, 0
 	for name, value := range map[string]string{
 		headerCluster: a.o.Cluster, headerSecrets: strconv.FormatBool(a.o.Secrets), headerElse: strconv.FormatBool(otherwise),

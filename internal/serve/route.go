@@ -46,6 +46,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	asSomebody := impersonates(r.Header)
 	switch {
+	case r.URL.Opaque != "": // "x:http://host/path" has no path here, and another one for the next server
+		kubeapi.WriteStatus(w, apierrors.NewBadRequest("the target of the request is no path"))
 	case strings.ContainsFunc(r.Header.Get("Upgrade"), func(c rune) bool { return c < ' ' || c > '~' }):
 		kubeapi.WriteStatus(w, apierrors.NewBadRequest("no protocol has such a name (Upgrade header)"))
 	case changes(r.Header) != "":

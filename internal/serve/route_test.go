@@ -2,6 +2,7 @@ package serve
 
 import (
 	"crypto/x509/pkix"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -68,3 +69,35 @@ type fileFunc func()
 
 // ServeFile implements File.
 func (f fileFunc) ServeFile(http.ResponseWriter, *http.Request, http.Handler) { f() }
+
+// TestTargetIsNoPath: a request whose target has no path gets no further. The server behind, or
+// the file's owner, would take what follows the scheme for one that nobody has judged.
+func TestTargetIsNoPath(t *testing.T) {
+	db := filled(t)
+	states, err := db.Sources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t)
+	shared := sharedOf(t, db)
+	alone := start(t, Options{File: shared})
+	linked := start(t, Options{File: shared, Link: c.link(t, LinkOptions{})})
+	for _, to := range []string{"x:http://kubewake/v1/snapshot", "x:http://kubewake/api/v1/secrets", "x:y"} {
+		for name, s := range map[string]*served{"alone": alone, "linked": linked} {
+			got, err := io.ReadAll(s.raw("GET " + to + " HTTP/1.1\r\nHost: kubewake\r\nConnection: close\r\n\r\n"))
+			if answer := string(got); err != nil || !strings.HasPrefix(answer, "HTTP/1.1 400 ") {
+				t.Errorf("%s, %s: %.200q %v", to, name, answer, err)
+			}
+		}
+	}
+	for _, st := range states {
+		to := "x:http://kubewake/v1/objects?secrets=true&source=" + st.Source.ID()
+		got, err := io.ReadAll(alone.raw("GET " + to + " HTTP/1.1\r\nHost: kubewake\r\nConnection: close\r\n\r\n"))
+		if err != nil || strings.Contains(string(got), `"metadata":{"name"`) {
+			t.Errorf("%s: %.300q %v", st.Source, got, err)
+		}
+	}
+	if passed, _ := c.counts(); passed > 0 {
+		t.Errorf("%d requests were passed on", passed)
+	}
+}
