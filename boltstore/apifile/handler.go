@@ -67,13 +67,13 @@ func New(db *boltstore.DB, o Options) http.Handler {
 		l := db.Logger()
 		o.Logger = &l
 	}
-	return &handler{db: db, opts: o, sending: sending{reading: make(chan struct{}, mostReading)}}
+	return &handler{db: db, opts: o, sending: sendingOf(db)}
 }
 
 type handler struct {
 	db      *boltstore.DB
 	opts    Options
-	sending sending
+	sending *sending
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -3,6 +3,7 @@ package apifile
 import (
 	"cmp"
 	"maps"
+	"runtime"
 	"sync"
 	"weak"
 
@@ -10,14 +11,28 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// sending has the changes that watches are sending: one of each for all watches. It keeps
-// none of them in memory.
+// sending has the changes that watches of a file are sending: one of each for all watches,
+// whichever handlers have them. It keeps none of them in memory.
 type sending struct {
 	mu      sync.Mutex
 	changes map[place]weak.Pointer[kubeapi.Change]
 	sweep   int // the number of changes at which those that are gone are dropped
 
 	reading chan struct{}
+}
+
+// sendings are those of the open files.
+var sendings sync.Map // a *sending by weak.Pointer[boltstore.DB]
+
+func sendingOf(db *boltstore.DB) *sending {
+	key := weak.Make(db)
+	s, known := sendings.Load(key)
+	if !known {
+		if s, known = sendings.LoadOrStore(key, &sending{reading: make(chan struct{}, mostReading)}); !known {
+			runtime.AddCleanup(db, func(key any) { sendings.Delete(key) }, any(key))
+		}
+	}
+	return s.(*sending)
 }
 
 // mostReading is how many watches read changes at a time. All wake at once, and each change

@@ -145,6 +145,9 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 	before := w.at
 	w.read()
 	e, err := w.src.EntriesAfter(before)
+	if err == nil && w.left && !e.Listed { // so many lists have come since that this one is forgotten
+		err = kubeapi.ErrExpired
+	}
 	if err != nil || len(e.Entries) == 0 {
 		w.hasRead()
 	}
@@ -152,9 +155,6 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 		return kubeapi.Batch{}, ended(err)
 	}
 	w.at = e.Next
-	if w.left && !e.Listed { // so many lists have come since that this one is forgotten
-		return kubeapi.Batch{}, kubeapi.ErrExpired
-	}
 	if len(e.Entries) > 0 {
 		if e.Listed && w.list == nil {
 			w.list = &before
@@ -188,6 +188,7 @@ func (w *watcher) isElsewhere() bool {
 // each decodes one entry at a time, and keeps none.
 func (w *watcher) each(series int64, e boltstore.EntriesAt) iter.Seq2[*kubeapi.Change, error] {
 	return func(yield func(*kubeapi.Change, error) bool) {
+		defer w.hasRead() // all may be left out
 		for i, entry := range e.Entries {
 			e.Entries[i] = nil
 			switch v := number(entry.Version()); {

@@ -23,11 +23,11 @@ var (
 
 // send sends one event. The client gets it at the next flush, or before.
 func (st *stream) send(kind watch.EventType, object []byte) error {
-	return st.sendAgain(kind, object, nil)
+	return st.sendAgain(kind, object, st.enc, nil)
 }
 
-// sendAgain is send for an object that again, unless nil, returns once more.
-func (st *stream) sendAgain(kind watch.EventType, object []byte, again func() (*Object, error)) error {
+// sendAgain is send for an object that again, unless nil, returns once more. enc is its form.
+func (st *stream) sendAgain(kind watch.EventType, object []byte, enc encoding, again func() (*Object, error)) error {
 	if st.enc.table != nil {
 		st.enc.table.known = true
 	}
@@ -42,7 +42,7 @@ func (st *stream) sendAgain(kind watch.EventType, object []byte, again func() (*
 	case again == nil || len(object) <= pieceSize:
 		_, err = st.out.Write(object)
 	default:
-		err = st.sendPieces(len(object), again)
+		err = st.sendPieces(len(object), enc, again)
 	}
 	if err == nil {
 		_, err = st.out.WriteString(tail)
@@ -64,11 +64,11 @@ func (st *stream) frame(kind watch.EventType, size int) (head []byte, tail strin
 }
 
 // sendPieces writes an object of that size, and holds a piece of it at a time.
-func (st *stream) sendPieces(size int, again func() (*Object, error)) error {
+func (st *stream) sendPieces(size int, enc encoding, again func() (*Object, error)) error {
 	piece := pieces.Get().(*[pieceSize]byte)
 	defer pieces.Put(piece)
 	for sent := 0; sent < size; {
-		n, err := st.piece(piece[:], sent, size, again)
+		n, err := st.piece(piece[:], sent, size, enc, again)
 		if err != nil { // the file no longer has the object, and the client has a part of it
 			return errors.Join(http.ErrAbortHandler, err)
 		}
@@ -82,12 +82,12 @@ func (st *stream) sendPieces(size int, again func() (*Object, error)) error {
 
 // piece copies what follows after the bytes that were sent. It is a function, so that none
 // of the object is in use once it returns.
-func (st *stream) piece(into []byte, sent, size int, again func() (*Object, error)) (int, error) {
+func (st *stream) piece(into []byte, sent, size int, enc encoding, again func() (*Object, error)) (int, error) {
 	o, err := again()
 	if err != nil {
 		return 0, err
 	}
-	object, err := st.Type.object(o, st.enc)
+	object, err := st.Type.object(o, enc)
 	if err == nil && len(object) != size {
 		err = fmt.Errorf("the object has %d bytes, and had %d", len(object), size)
 	}

@@ -40,6 +40,17 @@ func (r *Request) table() (*table, error) {
 	return &table{kind: printcolumns.For(r.Type.GroupVersionKind, r.Type.Columns, r.Type.MetadataOnly), include: o.IncludeObject, now: r.h.Clock.Now}, nil
 }
 
+// still is a form that makes the same bytes of an object however often it is asked. In a table the
+// first event of a watch has the columns, and ages grow.
+func (enc encoding) still() encoding {
+	if enc.table != nil {
+		t, now := *enc.table, enc.table.now()
+		t.now = func() time.Time { return now }
+		enc.table = &t
+	}
+	return enc
+}
+
 func (f *table) columns() ([]byte, error) {
 	if f.known {
 		return []byte("null"), nil

@@ -256,12 +256,13 @@ func (st *stream) broken(err error) error {
 }
 
 func (st *stream) sendObject(kind watch.EventType, o *Object) error {
-	obj, err := st.Type.object(o, st.enc)
+	enc := st.enc.still()
+	obj, err := st.Type.object(o, enc)
 	if err != nil {
 		return err
 	}
 	st.count(1)
-	return st.sendAgain(kind, obj, o.Again)
+	return st.sendAgain(kind, obj, enc, o.Again)
 }
 
 func (st *stream) sendBookmark(rv uint64, initialEventsEnd bool) error {

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -11,7 +12,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
@@ -108,5 +111,43 @@ func largeChangesNotRead(t *testing.T, query string, watchOf func(*testing.T, *s
 	t.Logf("memory grew by %d MiB, at most %d MiB", grown>>20, (most.Load()-before)>>20)
 	if grown > 64<<20 {
 		t.Errorf("memory grew by %d MiB", grown>>20)
+	}
+}
+
+// hasty is a clock on which each look takes a second.
+type hasty struct {
+	clock.RealClock
+	looks *atomic.Int64
+}
+
+// Now implements clock.PassiveClock.
+func (h hasty) Now() time.Time {
+	return h.RealClock.Now().Add(time.Duration(h.looks.Add(1)) * time.Second)
+}
+
+// TestLargeRow: a large object that is sent in pieces as a row of a table comes whole, although
+// only the first event has the columns, and the object grows older meanwhile.
+func TestLargeRow(t *testing.T) {
+	db := filetest.Open(t, boltstore.Options{})
+	content := strings.Repeat("x", 300<<10)
+	made := metav1.NewTime(time.Now().Add(-5 * time.Second))
+	var maps []kruntime.Object
+	for _, name := range []string{"x", "y"} {
+		o := &corev1.ConfigMap{ObjectMeta: object("a", name, 9), Data: map[string]string{"k": content}}
+		o.CreationTimestamp = made
+		maps = append(maps, o)
+	}
+	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{}), "10", maps...)
+	s := start(t, Options{File: Own(db, apifile.Options{Clock: hasty{looks: &atomic.Int64{}}})})
+	const rows = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	a := s.get("/api/v1/configmaps?watch=true&includeObject=Object&timeoutSeconds=1", "Accept", rows)
+	lines := strings.SplitAfter(a.body, "\n")
+	if len(lines) != 3 || strings.Count(a.body, content) != 2 || strings.Count(a.body, `"columnDefinitions":[`) != 1 {
+		t.Errorf("%d, %d lines, %.200q", a.code, len(lines), a.body)
+	}
+	for _, line := range lines[:len(lines)-1] {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("%.200q is no JSON", line)
+		}
 	}
 }
