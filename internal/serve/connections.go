@@ -2,6 +2,7 @@ package serve
 
 import (
 	"container/list"
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -9,13 +10,28 @@ import (
 )
 
 // Bound returns a listener for a server whose connections are at most most. A new one takes the
-// place of the one that has waited longest without a whole request. So neither idle connections
-// nor headers that do not come keep others out. If all have requests under way, it waits.
+// place of the one that is idle or new since longest, unless its request [keeps] it. So neither
+// idle connections, nor headers or bodies that do not come, nor strangers keep others out. If
+// all are kept, it waits.
 func Bound(srv *http.Server, l net.Listener, most int) net.Listener {
 	b := &bounded{Listener: l, most: most, waiting: list.New()}
 	b.changed.L = &b.mu
 	srv.ConnState = b.state
+	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, connectionKey{}, b.of(c))
+	}
 	return b
+}
+
+type connectionKey struct{}
+
+// keeps keeps the connection of a request until it is idle again.
+func keeps(r *http.Request) {
+	if c, _ := r.Context().Value(connectionKey{}).(*connection); c != nil {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		c.of.leave(c)
+	}
 }
 
 type bounded struct {
@@ -26,14 +42,14 @@ type bounded struct {
 	changed sync.Cond
 	open    int
 	closed  bool
-	waiting *list.List // connections without a whole request, the first since longest
+	waiting *list.List // connections that nothing keeps, the first since longest
 }
 
 // connection is one of a bounded listener.
 type connection struct {
 	net.Conn
 	of    *bounded
-	place *list.Element // in waiting, nil if it has a request
+	place *list.Element // in waiting, nil if a request keeps it
 	ended bool
 }
 
@@ -70,25 +86,23 @@ func (b *bounded) Close() error {
 	return b.Listener.Close()
 }
 
-// state is an http.Server's ConnState.
-func (b *bounded) state(conn net.Conn, now http.ConnState) {
+// of is the connection of a server's connection.
+func (*bounded) of(conn net.Conn) *connection {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
 	}
-	c, ok := conn.(*connection)
-	if !ok {
-		return
-	}
+	return conn.(*connection)
+}
+
+// state is an http.Server's ConnState.
+func (b *bounded) state(conn net.Conn, now http.ConnState) {
+	c := b.of(conn)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	waits := now == http.StateNew || now == http.StateIdle
-	switch {
-	case c.ended:
-	case waits && c.place == nil:
+	if !c.ended && (now == http.StateNew || now == http.StateIdle) {
+		b.leave(c)
 		c.place = b.waiting.PushBack(c)
 		b.changed.Broadcast()
-	case !waits:
-		b.leave(c)
 	}
 }
 

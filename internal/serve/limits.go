@@ -92,6 +92,9 @@ func (l *limited) answer(w http.ResponseWriter, r *http.Request, c *http.Respons
 		return apierrors.NewTooManyRequests("there are too many requests under way, please try again later", 1)
 	}
 	defer places.give(who.name(), 1)
+	if !who.nobody {
+		keeps(r)
+	}
 	if long {
 		_ = c.SetWriteDeadline(time.Time{})
 		ctx, end := context.WithCancel(r.Context())
