@@ -15,9 +15,8 @@ import (
 	"github.com/kubewake/kubewake/internal/waittest"
 )
 
-// untaken sends n requests in HTTP/2 and takes no byte of their answers. It returns how many
-// had each code, "reset" for those that were broken off, once all have one.
-func untaken(t *testing.T, r *remote, n int, header ...string) map[string]int {
+// untakenHTTP2 begins a connection in HTTP/2 that lets the server send no byte of an answer.
+func untakenHTTP2(t *testing.T, r *remote) *http2.Framer {
 	t.Helper()
 	raw, err := net.Dial("tcp", strings.TrimPrefix(r.addr, "https://"))
 	if err != nil {
@@ -36,6 +35,14 @@ func untaken(t *testing.T, r *remote, n int, header ...string) map[string]int {
 	if err := f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+// untaken sends n requests in HTTP/2 and takes no byte of their answers. It returns how many
+// had each code, "reset" for those that were broken off, once all have one.
+func untaken(t *testing.T, r *remote, n int, header ...string) map[string]int {
+	t.Helper()
+	f := untakenHTTP2(t, r)
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	fields := append([]string{":method", "GET", ":scheme", "https", ":authority", "x", ":path", maps + "/x"}, header...)
@@ -90,4 +97,29 @@ func TestUntakenAnswers(t *testing.T) {
 		t.Errorf("ann: %v", codes)
 	}
 	waittest.Eventually(t, "refusals last", func() bool { return len(l.refused) == 0 })
+}
+
+// TestUnreadBody: a watch needs no body. What a client sends of one in HTTP/2 waits in memory for
+// as long as the watch lasts, so a connection lets little of it come.
+func TestUnreadBody(t *testing.T) {
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: newCluster(t).link(t, LinkOptions{})})
+	f := untakenHTTP2(t, s.remote(newAuthority(t)))
+	if err := f.WritePing(false, [8]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	for room := uint32(1<<16 - 1); ; {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch frame := frame.(type) {
+		case *http2.WindowUpdateFrame:
+			room += frame.Increment
+		case *http2.PingFrame:
+			if room > 64<<10 {
+				t.Errorf("a connection may send %d bytes that nobody reads", room)
+			}
+			return
+		}
+	}
 }

@@ -145,6 +145,8 @@ func (s *Server) serve(l net.Listener, g gate, cfg *tls.Config) {
 		BaseContext: func(net.Listener) context.Context { return s.ctx },
 		// ReadTimeout and WriteTimeout would end watches.
 		ReadHeaderTimeout: s.limits.Send, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: s.limits.Header,
+		// The least: what is sent of a body that nobody reads waits in memory.
+		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 64 << 10},
 		ErrorLog: s.errors,
 	}
 	l = Bound(srv, l, s.limits.Connections)
