@@ -55,14 +55,16 @@ func TestHistoryGivesWay(t *testing.T) {
 		}
 		sound(t, db)
 	})
-	t.Run("a relist", func(t *testing.T) {
+	aRelist := func(t *testing.T, staged bool) {
 		db, s, p := begin(t)
 		for v := 2; s.State().JournalBytes < most/2; v++ {
 			p.add(t, s, sized("a", v, 100))
 			p.wait(t)
 			s.SetTold(s.State().Seq)
 		}
-		setMaxCommitBytes(db, 1) // it is staged
+		if staged {
+			setMaxCommitBytes(db, 1)
+		}
 		objs := []runtime.Object{sized("a", 1000, 100)}
 		for i := range 10 {
 			objs = append(objs, sized(fmt.Sprint("b", i), 1001+i, 100))
@@ -72,7 +74,9 @@ func TestHistoryGivesWay(t *testing.T) {
 			t.Errorf("%d objects, %v", got, db.Err())
 		}
 		sound(t, db)
-	})
+	}
+	t.Run("a relist", func(t *testing.T) { aRelist(t, false) })
+	t.Run("a staged relist", func(t *testing.T) { aRelist(t, true) })
 	t.Run("untold", func(t *testing.T) {
 		db, s, p := begin(t)
 		s.AddsPlain()

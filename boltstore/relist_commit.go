@@ -118,7 +118,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		return err
 	}
 	var m *sourceMeta
-	return r.s.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
+	write := func(tx *bolt.Tx) error {
 		src, err := r.source(tx)
 		if err != nil {
 			return err
@@ -132,7 +132,8 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		}
 		r.stamp(m, resourceVersion, confirmed)
 		return src.putMeta(m)
-	}, func() {
+	}
+	visible := func() {
 		r.landed = true
 		r.s.setMeta(m)
 		r.s.db.warnLacksFields(m)
@@ -143,7 +144,8 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		if r.lost {
 			r.s.handlersChanged()
 		}
-	}))
+	}
+	return r.s.wrote(r.s.db.withRoom(func() error { return r.s.db.h.update(write, visible) }))
 }
 
 // stamp notes in meta that the source was listed, and how: as of resourceVersion, in which

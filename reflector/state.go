@@ -16,7 +16,7 @@ const (
 	PhaseStarting   Phase = "starting"    // nothing has been tried yet
 	PhaseConnecting Phase = "connecting"  // the server is being asked, for the first time or since a watch has broken
 	PhaseOffline    Phase = "offline"     // the server cannot be reached
-	PhaseFailing    Phase = "failing"     // the server answers with errors, such as HTTP 500
+	PhaseFailing    Phase = "failing"     // the server answers with errors, such as HTTP 500, or the file cannot be written
 	PhaseDenied     Phase = "denied"      // the server refuses access
 	PhaseUnclaimed  Phase = "unclaimed"   // the file cannot keep it, so a strict informer never syncs
 	PhaseRelisting  Phase = "relisting"   // reading all pages
