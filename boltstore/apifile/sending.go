@@ -116,14 +116,19 @@ func (s *sending) change(src *source, p place, e *boltstore.Entry) (*kubeapi.Cha
 			if len(e.Entries) == 0 || e.Entries[0].Seq != p.seq {
 				return nil, boltstore.ErrTrimmed
 			}
-			return s.change(src, p, e.Entries[0])
+			c, err := s.change(src, p, e.Entries[0])
+			if c == nil {
+				err = cmp.Or(err, boltstore.ErrTrimmed)
+			}
+			return c, err
 		}
+		c.Again = again
 		shown := func(c *kubeapi.Change) *kubeapi.Object { return cmp.Or(c.Cur, c.Final) }
 		if o := shown(c); o != nil {
 			o.Again = func() (*kubeapi.Object, error) {
 				c, err := again()
-				if c == nil || err != nil {
-					return nil, cmp.Or(err, boltstore.ErrTrimmed)
+				if err != nil {
+					return nil, err
 				}
 				return shown(c), nil
 			}

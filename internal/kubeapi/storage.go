@@ -171,6 +171,25 @@ type Change struct {
 	Cur, Prev *Object
 	Final     *Object       // the final state of a deleted object, if the Storage knows it
 	gone      lazy[*Object] // Prev as a DELETED event shows it
+	// Again, unless nil, returns the change once more; see [Object.Again].
+	Again func() (*Change, error)
+}
+
+// left returns the object as the DELETED event of a watch shows it whose selection it has left.
+func (c *Change) left(t *Type) (*Object, error) {
+	return c.gone.get(func() (*Object, error) {
+		o, err := t.AtVersion(c.Prev, c.Version)
+		if again := c.Again; err == nil && again != nil {
+			o.Again = func() (*Object, error) {
+				c, err := again()
+				if err != nil {
+					return nil, err
+				}
+				return c.left(t)
+			}
+		}
+		return o, err
+	})
 }
 
 // DropEncodings frees the forms that can be computed again.
@@ -192,7 +211,7 @@ func (q *Selection) view(t *Type, c *Change) (watch.EventType, *Object, error) {
 	case was && c.Final != nil && c.Cur == nil:
 		return watch.Deleted, c.Final, nil
 	case was:
-		o, err := c.gone.get(func() (*Object, error) { return t.AtVersion(c.Prev, c.Version) })
+		o, err := c.left(t)
 		if err != nil {
 			return "", nil, fmt.Errorf("delete %s/%s: %w", c.Prev.Namespace, c.Prev.Name, err)
 		}

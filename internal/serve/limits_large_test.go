@@ -28,6 +28,7 @@ func TestLargeChangesNotRead(t *testing.T) {
 	for _, start := range []string{"resourceVersion=10", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
 		t.Run(start[:5], func(t *testing.T) { largeChangesNotRead(t, start, watchOf) })
 	}
+	t.Run("leaves", func(t *testing.T) { largeChangesNotRead(t, "labelSelector=in&resourceVersion=10", watchOf) })
 	t.Run("messages", func(t *testing.T) {
 		largeChangesNotRead(t, "resourceVersion=10", func(t *testing.T, s *served, query string) *bufio.Reader {
 			return bufio.NewReader(listens(t, s, query))
@@ -49,7 +50,14 @@ func largeChangesNotRead(t *testing.T, query string, watchOf func(*testing.T, *s
 	store := filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{})
 	s := start(t, Options{File: Own(db, apifile.Options{})})
 	content := func(n int) string { return strings.Repeat(fmt.Sprintf("%04d", n), 256<<10) }
-	initial := strings.HasPrefix(query, "send")
+	initial, leaves := strings.HasPrefix(query, "send"), strings.HasPrefix(query, "label")
+	changed := func(n int) *corev1.ConfigMap { // every other one leaves the selection
+		o := &corev1.ConfigMap{ObjectMeta: object("a", "x", n), Data: map[string]string{"k": content(n)}}
+		if n%2 == 0 {
+			o.Labels = map[string]string{"in": "yes"}
+		}
+		return o
+	}
 	version := 10
 	if initial {
 		var maps []kruntime.Object
@@ -58,7 +66,7 @@ func largeChangesNotRead(t *testing.T, query string, watchOf func(*testing.T, *s
 		}
 		filetest.Relist(t, store, fmt.Sprint(version), maps...)
 	} else {
-		filetest.Relist(t, store, "10")
+		filetest.Relist(t, store, "10", changed(10))
 	}
 	before := heap()
 	var most atomic.Int64
@@ -76,14 +84,15 @@ func largeChangesNotRead(t *testing.T, query string, watchOf func(*testing.T, *s
 			most.Store(max(most.Load(), int64(m.HeapInuse+m.StackInuse)))
 		}
 	}()
+	var others []*bufio.Reader
 	for range watchers {
-		watchOf(t, s, query)
+		others = append(others, watchOf(t, s, query))
 	}
 	events := watchOf(t, s, query)
 	if !initial {
 		q := feed(t, store)
 		for n := 11; n <= 10+changes; n++ {
-			if err := q.Update(&corev1.ConfigMap{ObjectMeta: object("a", "x", n), Data: map[string]string{"k": content(n)}}); err != nil {
+			if err := q.Update(changed(n)); err != nil {
 				t.Fatal(err)
 			}
 			if err := q.Flush(t.Context()); err != nil {
@@ -100,12 +109,25 @@ func largeChangesNotRead(t *testing.T, query string, watchOf func(*testing.T, *s
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := fmt.Sprintf(`"resourceVersion":"%d"`, first+n); !strings.Contains(line, want) || !strings.Contains(line, content(first+n)) {
+		shows := first + n
+		if leaves && shows%2 == 1 {
+			shows-- // the last state in the selection
+		}
+		want := fmt.Sprintf(`"resourceVersion":"%d"`, first+n)
+		if !strings.Contains(line, want) || !strings.Contains(line, content(shows)) {
 			t.Fatalf("%.100s is not of version %d, or not whole", line, first+n)
 		}
 		if n == changes/2 {
 			runtime.GC() // what this client is being sent is in no cache
 		}
+	}
+	for i := 0; leaves && i < watchers/2; i++ { // the next change is in no cache for any of these
+		for range 2 {
+			if _, err := others[i].ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.GC()
 	}
 	grown := heap() - before
 	t.Logf("memory grew by %d MiB, at most %d MiB", grown>>20, (most.Load()-before)>>20)
