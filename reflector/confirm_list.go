@@ -19,6 +19,9 @@ import (
 // errNotWorth: a bookmark will come sooner, or the list would take too much of the link.
 var errNotWorth = errors.New("reflector: the bookmark is left to confirm")
 
+// errManyLacking: more objects are not as listed than are kept in memory.
+var errManyLacking = fmt.Errorf("%w: many objects are not as listed", errNotWorth)
+
 // errBroke: the link has broken, or the server has been asked again.
 var errBroke = fmt.Errorf("%w: the link has broken since", errNotWorth)
 
@@ -117,7 +120,8 @@ func (s *ListerWatcher) proveBeside(ctx context.Context, t *template, changed *c
 	return cancel
 }
 
-// calmDown waits until the watch is open and brings nothing for a moment.
+// calmDown waits until the watch is open, and has brought everything or brings nothing for a
+// moment.
 func (s *ListerWatcher) calmDown(ctx context.Context, t *template) error {
 	select {
 	case <-t.open:
@@ -130,12 +134,9 @@ func (s *ListerWatcher) calmDown(ctx context.Context, t *template) error {
 			return context.Cause(ctx)
 		case <-s.clock.After(calm):
 		}
-		if s.queue.Reached() {
-			return errNotWorth
-		}
 		now := s.queue.Counted()
-		if now == before {
-			return nil
+		if now == before || s.queue.Reached() {
+			return s.queue.Flush(ctx) // otherwise the file seems to lack what has come
 		}
 		before = now
 	}
@@ -299,7 +300,11 @@ func (p *proof) page(ctx context.Context, ask pageAsk) (took time.Duration, err 
 		p.each = max(p.size/(p.objects+int64(len(answer.listed))), 1)
 		p.all = max(p.each*p.expected, p.size)
 	}
-	return took, p.compare(answer.listed, answer.about)
+	err = p.compare(answer.listed, answer.about)
+	if errors.Is(err, errManyLacking) {
+		err = p.catchUp(ctx)
+	}
+	return took, err
 }
 
 // listObjects lists whole objects with the caller's function, in pages.
@@ -349,7 +354,7 @@ func (p *proof) compare(listed []listing.Object, about metav1.ListMeta) error {
 	}
 	p.rv, p.token, p.objects = about.ResourceVersion, about.Continue, p.objects+int64(len(listed))
 	if p.lacking = append(p.lacking, lacking...); len(p.lacking) > mostLacking {
-		return fmt.Errorf("%w: %d objects are not as listed", errNotWorth, len(p.lacking))
+		return fmt.Errorf("%w: %d", errManyLacking, len(p.lacking))
 	}
 	return nil
 }

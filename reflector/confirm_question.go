@@ -21,7 +21,8 @@ func (s *ListerWatcher) askByList(ctx context.Context) (*pageAnswer, error) {
 		return nil, nil
 	}
 	a, err := s.listFew(ctx, true)
-	if !errors.Is(err, errNotAsked) {
+	more := a != nil && a.about.Continue != "" // all of them are listed beside the watch
+	if !more && !errors.Is(err, errNotAsked) {
 		s.proving.try()
 	}
 	if showsNothing(err) {

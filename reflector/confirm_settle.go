@@ -24,17 +24,20 @@ import (
 // errDisproved: the file has come to a list's version, and is not as listed.
 var errDisproved = errors.New("reflector: the file differs from a list of its own version")
 
-// changedSince has the keys that the watch has brought since a list was asked for, with
-// their newest versions. At the list's version these objects were otherwise, or absent.
+// changedSince has the keys that the watch has brought after the version that a list must
+// reach, with their newest versions. At an earlier version these objects were otherwise, or
+// absent.
 type changedSince struct {
-	mu   sync.Mutex
-	keys map[string]string
+	least string
+	mu    sync.Mutex
+	keys  map[string]string
 }
 
 // add notes an event before it is on its way into the file.
 func (c *changedSince) add(ev watch.Event) {
 	m, err := meta.Accessor(ev.Object)
-	if c == nil || err != nil || ev.Type == watch.Bookmark || ev.Type == watch.Error {
+	if c == nil || err != nil || ev.Type == watch.Bookmark || ev.Type == watch.Error ||
+		!versions.Newer(m.GetResourceVersion(), c.least) {
 		return
 	}
 	c.mu.Lock()
@@ -101,15 +104,38 @@ func (p *proof) settle(ctx context.Context, l fifo.Listed, answered func()) erro
 		case ctx.Err() != nil: // a relist may have changed the file since, which the watch does not show
 			return context.Cause(ctx)
 		case equal || p.s.queue.Stored() != l.Stored: // something has been stored since
-		case there && p.s.comparable() && !p.s.store.OwnWrites():
-			return errDisproved
 		case there:
-			return fmt.Errorf("%w: the file has objects that the server has not shown so", errNotWorth)
+			return p.differs()
 		}
 		if err := p.s.queue.AwaitStored(ctx, l.Stored, p.rv); err != nil {
 			return err
 		}
 	}
+}
+
+// catchUp waits until the file has come to the list's version. What it then lacks of the
+// pages so far was left out by the watch.
+func (p *proof) catchUp(ctx context.Context) error {
+	for stored := p.s.queue.Stored(); !p.s.queue.StoredUpTo(p.rv); stored = p.s.queue.Stored() {
+		if err := p.s.queue.AwaitStored(ctx, stored, p.rv); err != nil {
+			return err
+		}
+	}
+	switch _, err := p.equal(); {
+	case err != nil || len(p.lacking) == 0:
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return p.differs()
+}
+
+// differs is the error of a file that has come to the list's version and is not as listed.
+func (p *proof) differs() error {
+	if p.s.comparable() && !p.s.store.OwnWrites() {
+		return errDisproved
+	}
+	return fmt.Errorf("%w: the file has objects that the server has not shown so", errNotWorth)
 }
 
 // equal says whether the file is as listed, but for objects that have changed since.

@@ -74,7 +74,9 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 			s.proving.keep(nil)
 		} else {
 			t := newTemplate(s.store.Source())
-			changed = &changedSince{}
+			least, _ := s.queue.Target()
+			changed = &changedSince{least: least}
+			s.shorten(&o) // its bookmark reaches the list's version
 			asking, end = context.WithValue(ctx, templateKey{}, t), s.proveBeside(ctx, t, changed)
 			defer close(t.open)
 		}
@@ -120,14 +122,20 @@ func (s *ListerWatcher) watchOptions(o metav1.ListOptions) (metav1.ListOptions, 
 	phase := PhaseLive
 	if !s.queue.Reached() {
 		phase = PhaseCatchingUp
-		if !s.link.bookmarkless() {
-			o.TimeoutSeconds = new(int64(s.o.confirmTimeout / time.Second))
-		}
+		s.shorten(&o)
 	}
 	if wait, due := s.form.doubtful(); due && (o.TimeoutSeconds == nil || *o.TimeoutSeconds > wait) {
 		o.TimeoutSeconds = new(wait)
 	}
 	return o, phase
+}
+
+// shorten makes a watch short enough to bring a bookmark soon, if that helps.
+func (s *ListerWatcher) shorten(o *metav1.ListOptions) {
+	short := int64(s.o.confirmTimeout / time.Second)
+	if !s.link.bookmarkless() && (o.TimeoutSeconds == nil || *o.TimeoutSeconds > short) {
+		o.TimeoutSeconds = &short
+	}
 }
 
 // reasonToRelist asks the server as far as needed. It returns the reason for a relist before

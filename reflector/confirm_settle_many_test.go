@@ -1,0 +1,79 @@
+package reflector
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLiesAboutMany: a list beside the watch is compared, too: if the file is of its version
+// already, if the watch has brought that, if far more objects have come than the file had, and
+// if very many were left out.
+func TestLiesAboutMany(t *testing.T) {
+	for name, tc := range map[string]struct {
+		n      int
+		lie    string
+		change func(*fixture)
+	}{
+		"nothing waits":                    {600, "loses MODIFIED", func(f *fixture) { f.put("cm1", 10, 77) }},
+		"nothing waits, and others change": {600, "loses MODIFIED", func(f *fixture) { f.put("cm1", 10, 77) }},
+		"the last change comes": {600, "loses DELETED", func(f *fixture) {
+			f.delete("cm2")
+			f.put("cm3", 10, 78)
+		}},
+		"twice as many have come": {20, "loses DELETED", func(f *fixture) {
+			f.delete("cm2")
+			for i := range 20 {
+				f.create(fmt.Sprint("new", i))
+			}
+		}},
+		"more changes come than are kept": {600, "loses DELETED", func(f *fixture) {
+			f.delete("cm2")
+			for i := range mostLacking + 1 {
+				f.create(fmt.Sprint("new", i))
+			}
+		}},
+		"more are lost than are kept": {600, "begins at its oldest event", func(f *fixture) {
+			for i := range mostLacking + 10 {
+				f.create(fmt.Sprint("new", i))
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubbleOfLies(t, tc.n, Options{}, lies[tc.lie], func(f *fixture, l *liar) {
+				end := f.live()
+				if !until(f.queue.HasSynced) {
+					t.Fatal("not synced")
+				}
+				after(time.Minute)
+				tc.change(f)
+				if tc.n > 20 {
+					f.store.NoteMetadataSize(startBytes/uint64(tc.n) + 1) // too much for a question
+				}
+				if strings.HasPrefix(name, "nothing waits") {
+					f.other()
+					after(20 * time.Minute) // the file gets the version of a bookmark
+				}
+				if strings.HasSuffix(name, "others change") {
+					changes := func(req *http.Request) error {
+						if isWatch(req) {
+							f.other()
+						}
+						return nil
+					}
+					f.breaks.Store(&changes)
+				}
+				f.die(end)
+				f.takeTold()
+				f.near()
+				f.reflect()
+				after(20 * time.Second)
+				if st := f.State(); f.differs() != "" || st.Uncompared || st.Relists[ReasonDiffers] != 1 || len(st.Relists) != 1 {
+					t.Errorf("%s; %s, uncompared %v, relists %v", f.differs(), st, st.Uncompared, st.Relists)
+				}
+			})
+		})
+	}
+}
