@@ -88,6 +88,17 @@ func (q *Queue) ShownVersion() string {
 	return q.version.accepted
 }
 
+// NewestVersion is the newest version that has been accepted in this life, or the accepted one.
+// A watch that brings objects in no order ends at an earlier one.
+func (q *Queue) NewestVersion() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if versions.Newer(q.version.newest, q.version.accepted) {
+		return q.version.newest
+	}
+	return q.version.accepted
+}
+
 // Confirm notes that the server has stated rv as its current version, in answer to a
 // question that was asked at the given time. The queue has synced once everything up to
 // rv has been popped.

@@ -77,3 +77,23 @@ func TestLiesAboutMany(t *testing.T) {
 		})
 	}
 }
+
+// TestReplaysOutOfOrder: a watch that begins with all objects each time, the newest one first,
+// and without bookmarks is not on its way to the version of a delete.
+func TestReplaysOutOfOrder(t *testing.T) {
+	bubbleOfLies(t, 6, Options{}, lies["ignores the watch's version"], func(f *fixture, _ *liar) {
+		end := f.live()
+		if !until(f.queue.HasSynced) {
+			t.Fatal("not synced")
+		}
+		after(time.Minute)
+		f.die(end)
+		f.put("cm0", 10, 77)
+		f.delete("cm2")
+		f.reflect()
+		after(20 * time.Second)
+		if d := f.differs(); d != "" || !f.queue.HasSynced() {
+			t.Errorf("%s, synced %v; %s %v", d, f.queue.HasSynced(), f.State(), f.State().Relists)
+		}
+	})
+}

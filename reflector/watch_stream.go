@@ -26,7 +26,7 @@ type watcher struct {
 	until time.Time // when the server should end it
 	quiet time.Duration
 	short bool   // it should bring the bookmark that confirms
-	from  string // version up to which everything had been accepted when it began
+	from  string // newest version that had been accepted when it began
 	moved bool   // something has come
 	newer bool   // something newer than from has come
 	wrong bool   // the last thing that came was an error
@@ -51,7 +51,7 @@ type watcher struct {
 func (s *ListerWatcher) stream(inner watch.Interface, p *pulse, timeoutSeconds *int64, repaired bool,
 	changed *changedSince, proved func()) watch.Interface {
 	w := &watcher{s: s, inner: inner, p: p, changed: changed, proved: proved,
-		quiet: s.patience.get(), from: s.queue.AcceptedVersion(), out: make(chan watch.Event), done: make(chan struct{})}
+		quiet: s.patience.get(), from: s.queue.NewestVersion(), out: make(chan watch.Event), done: make(chan struct{})}
 	if timeoutSeconds != nil {
 		timeout := time.Duration(*timeoutSeconds) * time.Second
 		w.until = s.clock.Now().Add(timeout)
