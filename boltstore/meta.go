@@ -126,6 +126,7 @@ type sourceMeta struct {
 	Stands          bool                 `msgpack:"stands,omitempty"`     // see Claimed.Stands
 	Restored        bool                 `msgpack:"restored,omitempty"`   // see Claimed.NoteRestored
 	Countless       bool                 `msgpack:"countless,omitempty"`  // see Claimed.Countless
+	Filtered        bool                 `msgpack:"filtered,omitempty"`   // see Claimed.Filtered
 	Confirmed       int64                `msgpack:"confirmed"`            // unix ns
 	ConfirmedBy     *stamp               `msgpack:"confirmedBy,omitempty"`
 	Compared        int64                `msgpack:"compared,omitempty"` // unix ns; see State.Compared

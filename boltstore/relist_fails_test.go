@@ -122,6 +122,7 @@ func TestErrOfNotes(t *testing.T) {
 		"restored":  (*Claimed).NoteRestored,
 		"server":    func(s *Claimed) error { return s.SetServer(listing.Server{ClusterUID: "u"}) },
 		"countless": func(s *Claimed) error { return s.NoteCountless(true) },
+		"filtered":  func(s *Claimed) error { return s.NoteFiltered(true) },
 		"plain":     (*Claimed).ExpectPlain,
 		"progress":  (*Claimed).DropProgress,
 	} {

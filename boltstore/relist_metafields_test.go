@@ -19,7 +19,7 @@ var (
 	presentFields = []string{
 		"Source", "APIVersion", "Kind", "Epoch", "Claimed", "ClaimedRight", "ClaimedBy", "Told", "Scope", "Names", "Categories", "Columns",
 		"NamesLost", "NoPlain", "Stamped", "Eras", "Marked", "Marks", "Former", "FormDoubted", "MetadataSize", "changed",
-		"ClusterUID", "Server", "FlowSchemaUID", "ServerCA", "ServedForm", "Timeline", "ResourceVersion", "Listed", "NewestPage", "Moved", "Stands", "Restored", "Countless",
+		"ClusterUID", "Server", "FlowSchemaUID", "ServerCA", "ServedForm", "Timeline", "ResourceVersion", "Listed", "NewestPage", "Moved", "Stands", "Restored", "Countless", "Filtered",
 		"Confirmed", "ConfirmedBy", "Compared", "ComparedBy", "Differed", "TypeHash", "Transform", "Formed", "Reformed",
 	}
 )

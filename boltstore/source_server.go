@@ -109,6 +109,21 @@ func (s *Claimed) NoteCountless(countless bool) error {
 // Countless returns the last argument of NoteCountless, in this life or an earlier one.
 func (s *Claimed) Countless() bool { return s.metaNow().Countless }
 
+// NoteFiltered notes whether the program's list function leaves out what the server lists.
+// A list that the function has not made then shows nothing.
+func (s *Claimed) NoteFiltered(filtered bool) error {
+	if s.Filtered() == filtered {
+		return nil
+	}
+	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
+		m.Filtered = filtered
+		return nil
+	})
+}
+
+// Filtered returns the last argument of NoteFiltered, in this life or an earlier one.
+func (s *Claimed) Filtered() bool { return s.metaNow().Filtered }
+
 // DoubtForm says whether the server may serve the objects in another form than at the
 // last relist. The next commit or Release writes it; it causes no commit of its own.
 func (s *Claimed) DoubtForm(doubted bool) { s.formDoubted.Store(doubted) }

@@ -212,7 +212,7 @@ func (s *ListerWatcher) proves(phase Phase) bool {
 // comparable says whether a list of metadata can be compared at all. It cannot if the
 // caller's list function leaves objects out.
 func (s *ListerWatcher) comparable() bool {
-	return s.proving.mode != ConfirmBookmark && ordered(s.queue) && s.store.ByMetadata() && !s.store.Countless() &&
+	return s.proving.mode != ConfirmBookmark && ordered(s.queue) && s.store.ByMetadata() && !s.store.Filtered() &&
 		s.store.Err() == nil && s.store.UnstoredObjects() == 0
 }
 

@@ -65,8 +65,11 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	s.cluster.relisted()
 	s.form.relisted(l.reason)
 	s.audit.compared()
-	if r := l.relist; l.reason == ReasonDiffers && r.Changed == 0 && r.Deleted == 0 {
-		s.audit.noteCountless(true) // the caller's list function shows something else than the server
+	switch r := l.relist; {
+	case l.reason == ReasonDiffers:
+		s.noteFiltered(r.Changed == 0 && r.Deleted == 0)
+	case l.reason == ReasonAudit: // the program may have another list function by now
+		s.noteFiltered(false)
 	}
 	s.unstored.tried()
 	s.status.relisted(l.reason, s.clock.Now())
@@ -75,6 +78,13 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	s.log.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", l.reason, "resourceVersion", s.queue.AcceptedVersion(),
 		"objects", r.Objects, "changed", r.Changed, "deleted", r.Deleted)
 	return nil
+}
+
+// noteFiltered notes whether the caller's list function shows something else than the server.
+func (s *ListerWatcher) noteFiltered(filtered bool) {
+	if err := s.store.NoteFiltered(filtered); err != nil {
+		s.log.V(1).Info("It could not be noted whether lists of metadata are of use", "source", s.store.Source().String(), "err", err)
+	}
 }
 
 // pace makes a relist wait if it follows soon after another one.

@@ -15,7 +15,7 @@ import (
 func TestWatchesOfAllHandlersShare(t *testing.T) {
 	db, other := filetest.Open(t, boltstore.Options{}), filetest.Open(t, boltstore.Options{})
 	of := func(db *boltstore.DB) *sending { return New(db, Options{}).(*handler).sending }
-	if of(db) != of(db) {
+	if a, b := of(db), of(db); a != b {
 		t.Error("two handlers of a file share nothing")
 	}
 	if of(db) == of(other) {
