@@ -121,16 +121,19 @@ func dictVersions(t testing.TB, s *Claimed) (versions []uint32) {
 func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 	t.Helper()
 	by := map[uint32]int{}
-	raws, _, _, _, err := s.indexing().rawPage(s.metaNow, nil, 1<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, rw := range raws {
-		_, r, err := s.owner.ParseRecord(rw.Key, rw.Stored)
+	for from, more := []byte(nil), true; more; more = from != nil {
+		raws, _, next, _, err := s.indexing().rawPage(s.metaNow, from, 1<<30)
 		if err != nil {
 			t.Fatal(err)
 		}
-		by[r.Packed]++
+		for _, rw := range raws {
+			_, r, err := s.owner.ParseRecord(rw.Key, rw.Stored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			by[r.Packed]++
+		}
+		from = next
 	}
 	return by
 }
