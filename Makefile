@@ -33,7 +33,7 @@ test: export GOFLAGS += -vet=off
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
 	TMPDIR=$(MEMORY) go test -race -timeout 20m -p 3 ./boltstore ./informer ./reflector ./boltstore/apifile ./internal/serve ./boltstore/live ./... # the longest first; one in three waits
 	@$(MAKE) --no-print-directory -j2 model encrypted command stored
-	TMPDIR=$(MEMORY) GOARCH=386 CGO_ENABLED=0 go test -run TestLargestFile ./boltstore
+	TMPDIR=$(MEMORY) GOARCH=386 CGO_ENABLED=0 go test -exec $(CURDIR)/.ci/bits32 -run TestLargestFile ./boltstore
 	@.ci/fuzz 1s plain
 	@$(MAKE) --no-print-directory -j2 cluster managers memory load
 
