@@ -108,7 +108,9 @@ func newDB(path string, o Options) (*DB, error) {
 		}
 		path = abs
 	}
-	db := &DB{path: path, given: given, opts: o, files: &osfile.Files{Before: o.op, Slow: o.sayWaits}, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{}, relisting: make(chan struct{}, o.maxRelists)}
+	db := &DB{path: path, given: given, opts: o, files: &osfile.Files{Before: o.op, Slow: o.sayWaits},
+		device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{},
+		relisting: make(chan struct{}, o.maxRelists)}
 	db.beside = beside.Files{Files: db.files, Path: path, Log: *o.Logger, Now: o.Clock.Now, Keep: o.keepCorrupt, KeepBytes: o.keepCorruptBytes}
 	db.objects.budget = o.ObjectMemory
 	db.h.path, db.h.counters = path, newCounters(o.Clock)

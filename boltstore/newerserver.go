@@ -24,7 +24,8 @@ func (db *DB) warnLacksFields(m *sourceMeta) {
 		return
 	}
 	db.newerServer.Do(func() {
-		db.log().Info("Warning: the server is newer than this program; build the program with a newer k8s.io/api to keep all fields",
+		db.log().Info("Warning: the server is newer than this program; "+
+			"build the program with a newer k8s.io/api to keep all fields",
 			"file", db.path, "reason", why)
 	})
 }

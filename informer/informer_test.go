@@ -290,7 +290,10 @@ func TestDamageHeals(t *testing.T) {
 	})
 	r := newRecorder(t)
 	l := w.live(Options{}, r).run()
-	eventually(t, "relisted", func() bool { return l.inf.State().Relists[reflector.ReasonDamaged] > 0 })
+	eventually(t, "relisted", func() bool { // a list that compares may find it before a read does
+		relists := l.inf.State().Relists
+		return relists[reflector.ReasonDamaged]+relists[reflector.ReasonDiffers] > 0
+	})
 	for i := range 5 {
 		obj, _, err := l.inf.GetStore().GetByKey(fmt.Sprint("default/cm", i))
 		if err == nil && obj != nil && obj.(*corev1.ConfigMap).Data["data"] != "0123456789" {

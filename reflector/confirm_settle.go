@@ -82,9 +82,9 @@ func (s keySet) has(key string) bool {
 // the file has come to the list's version. Equal earlier, the list confirms. answered is
 // called once it has, or once an event or a bookmark has.
 func (p *proof) settle(ctx context.Context, l fifo.Listed, answered func()) error {
-	for {
+	for over := false; ; {
 		l.Stored = p.s.queue.Stored()
-		there := p.s.queue.StoredUpTo(p.rv)
+		there := over || p.s.queue.StoredUpTo(p.rv)
 		equal, err := p.equal()
 		if err != nil {
 			return err
@@ -107,10 +107,36 @@ func (p *proof) settle(ctx context.Context, l fifo.Listed, answered func()) erro
 		case there:
 			return p.differs()
 		}
-		if err := p.s.queue.AwaitStored(ctx, l.Stored, p.rv); err != nil {
+		if over = false; p.passed() {
+			over, err = p.calm(ctx)
+		} else {
+			err = p.s.queue.AwaitStored(ctx, l.Stored, p.rv)
+		}
+		if err != nil {
 			return err
 		}
 	}
+}
+
+// passed says whether the watch has brought the list's version and then earlier ones: it
+// replays objects in no order, so what it brings last shows nothing.
+func (p *proof) passed() bool {
+	q := p.s.queue
+	brought, then := !versions.Newer(p.rv, q.NewestVersion()), versions.Newer(p.rv, q.AcceptedVersion())
+	return brought && then && !p.s.status.hasRelisted() // a list's pages may be newer than what it goes on from
+}
+
+// calm says whether the watch brings nothing for a moment. What it has brought is then in the
+// file.
+func (p *proof) calm(ctx context.Context) (bool, error) {
+	before := p.s.queue.Counted()
+	select {
+	case <-p.s.clock.After(calm):
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	err := p.s.queue.Flush(ctx)
+	return err == nil && p.s.queue.Counted() == before, err
 }
 
 // catchUp waits until the file has come to the list's version. What it then lacks of the

@@ -79,21 +79,41 @@ func TestLiesAboutMany(t *testing.T) {
 }
 
 // TestReplaysOutOfOrder: a watch that begins with all objects each time, the newest one first,
-// and without bookmarks is not on its way to the version of a delete.
+// and without bookmarks is not on its way to the version of a delete, which is the last change.
+// The same if lists have the newest object's version, and after lives that end early.
 func TestReplaysOutOfOrder(t *testing.T) {
-	bubbleOfLies(t, 6, Options{}, lies["ignores the watch's version"], func(f *fixture, _ *liar) {
-		end := f.live()
-		if !until(f.queue.HasSynced) {
-			t.Fatal("not synced")
+	for _, lie := range []string{"ignores the watch's version", "the same, and lists have objects' versions"} {
+		for _, n := range []int{6, 600, 1500} {
+			for _, lives := range []int{0, 2} {
+				t.Run(fmt.Sprint(lie, ", ", n, " objects, ", lives, " short lives"), func(t *testing.T) {
+					bubbleOfLies(t, n, Options{}, lies[lie], func(f *fixture, _ *liar) { replaysOutOfOrder(f, lives) })
+				})
+			}
 		}
-		after(time.Minute)
+	}
+}
+
+func replaysOutOfOrder(f *fixture, lives int) {
+	f.t.Helper()
+	end := f.live()
+	if !until(f.queue.HasSynced) {
+		f.t.Fatal("not synced")
+	}
+	after(time.Minute)
+	f.die(end)
+	for i := range lives {
+		f.put("cm0", 10, uint64(70+i))
+		f.delete(fmt.Sprint("cm", 3+i))
+		end = f.live()
+		after(time.Second)
 		f.die(end)
-		f.put("cm0", 10, 77)
-		f.delete("cm2")
-		f.reflect()
-		after(20 * time.Second)
-		if d := f.differs(); d != "" || !f.queue.HasSynced() {
-			t.Errorf("%s, synced %v; %s %v", d, f.queue.HasSynced(), f.State(), f.State().Relists)
-		}
-	})
+	}
+	f.put("cm0", 10, 77)
+	f.delete("cm2")
+	f.reflect()
+	after(20 * time.Second)
+	if st := f.State(); f.differs() != "" || !f.queue.HasSynced() || st.Uncompared || f.store.Filtered() {
+		f.t.Errorf("%s, synced %v; %s, uncompared %v, filtered %v, relists %v",
+			f.differs(), f.queue.HasSynced(), st, st.Uncompared, f.store.Filtered(), st.Relists)
+	}
 }

@@ -53,6 +53,10 @@ func (l *liar) roundTrip(next http.RoundTripper) http.RoundTripper {
 			return next.RoundTrip(req)
 		}
 		if !isWatch(req) {
+			if l.versions { // which reads the list
+				req = req.Clone(req.Context())
+				req.Header.Del("Accept-Encoding")
+			}
 			resp, err := next.RoundTrip(req)
 			if err != nil || !l.versions {
 				return resp, err

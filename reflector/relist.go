@@ -83,7 +83,8 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 // noteFiltered notes whether the caller's list function shows something else than the server.
 func (s *ListerWatcher) noteFiltered(filtered bool) {
 	if err := s.store.NoteFiltered(filtered); err != nil {
-		s.log.V(1).Info("It could not be noted whether lists of metadata are of use", "source", s.store.Source().String(), "err", err)
+		s.log.V(1).Info("It could not be noted whether lists of metadata are of use",
+			"source", s.store.Source().String(), "err", err)
 	}
 }
 

@@ -116,7 +116,8 @@ func (r *requests) measured(ctx context.Context, patience time.Duration, most in
 }
 
 // errNoList: something else than the server's list has come.
-var errNoList = errors.New("reflector: the answer is not a list of the objects; check whether a gateway or a login page answers in the server's place")
+var errNoList = errors.New("reflector: the answer is not a list of the objects; " +
+	"check whether a gateway or a login page answers in the server's place")
 
 // lists fails if the answer is empty and no list of the source's objects. A gateway may
 // have answered in place of the server, and clients decode many a JSON object as a list

@@ -16,7 +16,7 @@ const (
 	PhaseStarting   Phase = "starting"    // nothing has been tried yet
 	PhaseConnecting Phase = "connecting"  // the server is being asked, for the first time or since a watch has broken
 	PhaseOffline    Phase = "offline"     // the server cannot be reached
-	PhaseFailing    Phase = "failing"     // the server answers with errors, such as HTTP 500, or the file cannot be written
+	PhaseFailing    Phase = "failing"     // the server answers with errors, such as HTTP 500, or the disk does
 	PhaseDenied     Phase = "denied"      // the server refuses access
 	PhaseUnclaimed  Phase = "unclaimed"   // the file cannot keep it, so a strict informer never syncs
 	PhaseRelisting  Phase = "relisting"   // reading all pages
@@ -47,9 +47,9 @@ type State struct {
 	LastRelistAt time.Time         `json:"lastRelistAt,omitzero"`
 	// Compared is when all objects were last compared with a list of the server's, in this
 	// life or an earlier one, by the device's clock of that time. Differed counts those that
-	// the watch had left out, as an audit or a disproof showed, see [boltstore.State]. Uncompared says that the watch goes
-	// on from the file, and nothing was compared since: only the server's word that nothing
-	// was missed confirms.
+	// the watch had left out, as an audit or a disproof showed, see [boltstore.State].
+	// Uncompared says that the watch goes on from the file, and nothing was compared since:
+	// only the server's word that nothing was missed confirms.
 	Compared   time.Time `json:"compared,omitzero"`
 	Differed   uint64    `json:"differed,omitempty"`
 	Uncompared bool      `json:"uncompared,omitempty"`

@@ -101,7 +101,8 @@ Meanwhile the other commands read through a socket beside the file.`,
 	f.BoolVar(&m.metered, "metered", false,
 		"send the fewest bytes: no list of metadata at a start, and no audits unless --audit-every asks for them")
 	f.DurationVar(&m.audit, "audit-every", 0,
-		"compare all objects with a list at least this often, since a server may lose changes (default 24h; negative: never)")
+		"compare all objects with a list at least this often, since a server may lose changes "+
+			"(default 24h; negative: never)")
 	f.BoolVar(&m.process, "no-sync", false, "do not sync each commit: the file survives the end of the process, but not a crash of the machine")
 	f.DurationVar(&m.window, "window", 0, "gather changes to a busy file for this long (default 20ms; seconds spare flash)")
 	f.Int64Var(&m.journal, "journal-bytes", 0, "bytes of history kept for each type (default 16 MiB)")

@@ -3,7 +3,6 @@ package kubeapi
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -70,7 +69,7 @@ func (st *stream) sendPieces(size int, enc encoding, again func() (*Object, erro
 	for sent := 0; sent < size; {
 		n, err := st.piece(piece[:], sent, size, enc, again)
 		if err != nil { // the file no longer has the object, and the client has a part of it
-			return errors.Join(http.ErrAbortHandler, err)
+			return http.ErrAbortHandler
 		}
 		if _, err := st.out.Write(piece[:n]); err != nil {
 			return err
