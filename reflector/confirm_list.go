@@ -128,17 +128,25 @@ func (s *ListerWatcher) calmDown(ctx context.Context, t *template) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	for before := s.queue.Counted(); ; {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-s.clock.After(calm):
-		}
-		now := s.queue.Counted()
-		if now == before || s.queue.Reached() {
+	for {
+		quiet, err := s.quiet(ctx)
+		switch {
+		case err != nil:
+			return err
+		case quiet || s.queue.Reached():
 			return s.queue.Flush(ctx) // otherwise the file seems to lack what has come
 		}
-		before = now
+	}
+}
+
+// quiet waits for a moment, and says whether the watch has brought nothing in it.
+func (s *ListerWatcher) quiet(ctx context.Context) (bool, error) {
+	before := s.queue.Counted()
+	select {
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	case <-s.clock.After(calm):
+		return s.queue.Counted() == before, nil
 	}
 }
 

@@ -108,7 +108,9 @@ func (p *proof) settle(ctx context.Context, l fifo.Listed, answered func()) erro
 			return p.differs()
 		}
 		if over = false; p.passed() {
-			over, err = p.calm(ctx)
+			if over, err = p.s.quiet(ctx); over {
+				err = p.s.queue.Flush(ctx)
+			}
 		} else {
 			err = p.s.queue.AwaitStored(ctx, l.Stored, p.rv)
 		}
@@ -122,21 +124,7 @@ func (p *proof) settle(ctx context.Context, l fifo.Listed, answered func()) erro
 // replays objects in no order, so what it brings last shows nothing.
 func (p *proof) passed() bool {
 	q := p.s.queue
-	brought, then := !versions.Newer(p.rv, q.NewestVersion()), versions.Newer(p.rv, q.AcceptedVersion())
-	return brought && then && !p.s.status.hasRelisted() // a list's pages may be newer than what it goes on from
-}
-
-// calm says whether the watch brings nothing for a moment. What it has brought is then in the
-// file.
-func (p *proof) calm(ctx context.Context) (bool, error) {
-	before := p.s.queue.Counted()
-	select {
-	case <-p.s.clock.After(calm):
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-	err := p.s.queue.Flush(ctx)
-	return err == nil && p.s.queue.Counted() == before, err
+	return !versions.Newer(p.rv, q.NewestVersion()) && versions.Newer(p.rv, q.AcceptedVersion())
 }
 
 // catchUp waits until the file has come to the list's version. What it then lacks of the

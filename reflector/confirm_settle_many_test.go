@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // TestLiesAboutMany: a list beside the watch is compared, too: if the file is of its version
@@ -116,4 +118,25 @@ func replaysOutOfOrder(f *fixture, lives int) {
 		f.t.Errorf("%s, synced %v; %s, uncompared %v, filtered %v, relists %v",
 			f.differs(), f.queue.HasSynced(), st, st.Uncompared, f.store.Filtered(), st.Relists)
 	}
+}
+
+// TestQuiet: a watch is quiet if it brings nothing for a moment.
+func TestQuiet(t *testing.T) {
+	bubble(t, 1, kubesim.Options{}, Options{}, func(f *fixture) {
+		end := f.live()
+		defer f.die(end)
+		if !until(f.queue.HasSynced) {
+			t.Fatal("not synced")
+		}
+		after(time.Second)
+		for _, change := range []bool{false, true, false} {
+			if change {
+				time.AfterFunc(calm/2, func() { f.put("cm0", 10, 77) })
+			}
+			if quiet, err := f.quiet(f.t.Context()); quiet == change || err != nil {
+				t.Errorf("changed %v: quiet %v, %v", change, quiet, err)
+			}
+			after(time.Second)
+		}
+	})
 }
