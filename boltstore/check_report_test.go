@@ -10,7 +10,9 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
@@ -35,13 +37,13 @@ func TestCheckReports(t *testing.T) {
 		return change(bytes.Clone(k), bytes.Clone(v))
 	}
 	for _, c := range []struct {
-		name   string
-		parked bool // its journal pressed
-		damage func(src sourceTx) error
-		want   []string // all that is said
+		name    string
+		pending bool // the handler was told its Reset
+		damage  func(src sourceTx) error
+		want    []string // all that is said
 	}{
 		{"nothing", false, func(sourceTx) error { return nil }, nil},
-		{"nothing, parked", true, func(sourceTx) error { return nil }, nil},
+		{"nothing, pending", true, func(sourceTx) error { return nil }, nil},
 		{"a block is gone", false, func(src sourceTx) error { return src.Root.Bucket(layout.BucketJournal).Delete(layout.U64(3)) },
 			[]string{"journal: a block starts at 4 and should at 3", "journal: it has "}},
 		{"the last block is gone", false, func(src sourceTx) error { return src.Root.Bucket(layout.BucketJournal).Delete(layout.U64(5)) },
@@ -64,38 +66,38 @@ func TestCheckReports(t *testing.T) {
 		}, []string{"journal: a block starts at 3 and should at 4", "journal: it has "}},
 		{"the size of the journal", false, meta(func(m *sourceMeta) { m.JournalBytes++ }), []string{"journal: it has "}},
 		{"the told mark", false, meta(func(m *sourceMeta) { m.Told = m.Seq + 1 }), []string{"told mark 6 is above the last entry 5"}},
-		{"a position", false, func(src sourceTx) error {
-			return firstOf(src.Root.Bucket(layout.BucketHandlers), func(k, v []byte) error {
-				v[9] ^= 1
-				return src.Root.Bucket(layout.BucketHandlers).Put(k, v)
+		{"a pending key", true, func(src sourceTx) error {
+			return firstOf(pendingBucket(src), func(k, v []byte) error {
+				v[len(v)/2] ^= 1
+				return pendingBucket(src).Put(k, v)
 			})
-		}, []string{`handler "test": `}},
-		{"a position above the journal", false, func(src sourceTx) error {
-			states, err := src.handlers(&sourceMeta{})
+		}, []string{`handler "test": pending key`}},
+		{"a pending key is gone", true, func(src sourceTx) error {
+			return firstOf(pendingBucket(src), func(k, _ []byte) error { return pendingBucket(src).Delete(k) })
+		}, []string{`handler "test": damaged: the 4 pending keys are not the 5`}},
+		{"all pending keys are gone", true, func(src sourceTx) error { return src.Root.DeleteBucket(layout.BucketPending) },
+			[]string{`handler "test": damaged: the 0 pending keys are not the 5`}},
+		{"a key pending above the journal", true, func(src sourceTx) error {
+			m, err := src.meta()
 			if err != nil {
 				return err
 			}
-			st := states["test"]
-			st.Cursor = 100
-			return src.putHandler("test", st)
-		}, []string{`handler "test" is at 0 and 100, above the last entry 5`}},
-		{"a parked entry", true, func(src sourceTx) error {
-			b := src.Root.Bucket(layout.BucketParked).Bucket([]byte("test"))
-			return firstOf(b, func(k, v []byte) error {
-				v[len(v)/2] ^= 1
-				return b.Put(k, v)
-			})
-		}, []string{`handler "test"`}},
-		{"a parked entry is gone", true, func(src sourceTx) error {
-			b := src.Root.Bucket(layout.BucketParked).Bucket([]byte("test"))
-			return firstOf(b, func(k, _ []byte) error { return b.Delete(k) })
-		}, []string{`handler "test"`}},
+			set, err := src.pendingSet("test", m.Handlers["test"])
+			if err != nil {
+				return err
+			}
+			err = set.change(100, format.Draft{Type: cache.Added, Key: "a/0"})
+			if err := errors.Join(err, set.flush()); err != nil {
+				return err
+			}
+			m.Handlers["test"] = set.hm
+			return src.putMeta(m)
+		}, []string{`handler "test": "a/0" is pending as of 100, above the last entry 5`}},
+		{"keys of no handler", true, meta(func(m *sourceMeta) { delete(m.Handlers, "test") }), []string{`keys are pending for handler "test", which does not exist`}},
+		{"entries in the sets", true, meta(func(m *sourceMeta) { m.Folded = m.Seq + 1 }), []string{"the sets of pending keys contain entries up to 6, above the last one, 5"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := Options{Window: time.Nanosecond}
-			if c.parked {
-				o.JournalBytes = 1
-			}
 			db, err := Open(testPath(t), o)
 			if err != nil {
 				t.Fatal(err)
@@ -105,16 +107,15 @@ func TestCheckReports(t *testing.T) {
 			defer s.Release()
 			p := &testProducer{}
 			s.Attach(p)
-			_, pos := claimHandler(t, s, "test")
-			pos.set(func(p *Position) { p.Replaying = false })
-			if c.parked {
-				s.SetTold(100)
+			h, _ := claimHandler(t, s, "test")
+			if c.pending {
+				handled(t, h)
 			}
 			for i := range 5 {
 				p.add(t, s, configMap("a", fmt.Sprint(i), i+1, nil))
 				p.wait(t)
 			}
-			if st := handlerState1(t, s); c.parked != (st.Parked > 0) {
+			if st := handlerState1(t, s); st.Pending != 5 || c.pending == st.Reset {
 				t.Fatalf("%+v", st)
 			}
 			err = db.h.update(func(tx *bolt.Tx) error {
@@ -134,6 +135,10 @@ func TestCheckReports(t *testing.T) {
 			}
 		})
 	}
+}
+
+func pendingBucket(src sourceTx) *bolt.Bucket {
+	return src.Root.Bucket(layout.BucketPending).Bucket([]byte("test"))
 }
 
 // TestCheckOfTheHeader: Check says that the header is damaged or lost, which the next

@@ -166,7 +166,6 @@ func (s *Store) load(fns cache.Indexers) error {
 	s.formDoubted.Store(m.FormDoubted)
 	s.noPlain.Store(m.NoPlain)
 	s.metadataSize.Store(m.MetadataSize)
-	s.knownSeq.Store(m.Seq)
 	if err := m.neededDicts(s.packs); err != nil {
 		s.damaged(err)
 	}
@@ -198,17 +197,16 @@ func (s *Store) find() (found, tidy bool, err error) {
 			return err
 		}
 		m.markNow(s.db.opts.Clock.Now().UnixNano())
-		m.NamesLost = m.NamesLost || s.db.judged.lost
 		s.setMeta(m)
-		found, tidy = true, !src.leftovers(m) && !src.oldDicts(m) && !src.staleOwn(m) && !src.anyAbove(m)
+		found, tidy = true, !src.leftovers(m) && !src.oldDicts(m) && !src.staleOwn(m)
 		return nil
 	})
 	return found, tidy, err
 }
 
-// create makes the source, whose indices are complete since it has no objects. namesLost is
-// meta's NamesLost, which the file's header can set, too.
-func (s *Store) create(tx *bolt.Tx, fns cache.Indexers, namesLost bool) error {
+// create makes the source, whose indices are complete since it has no objects. lost says that
+// the file had the source and has lost it.
+func (s *Store) create(tx *bolt.Tx, fns cache.Indexers, lost bool) error {
 	src, err := s.makeBucket(tx)
 	if err != nil {
 		return err
@@ -217,8 +215,7 @@ func (s *Store) create(tx *bolt.Tx, fns cache.Indexers, namesLost bool) error {
 	m := (&sourceMeta{Source: s.source, TypeHash: s.typeHash}).clone()
 	s.setKind(m)
 	s.indexing().complete(m, fns)
-	m.NamesLost = namesLost || fileNamesLost(tx)
-	m.NoPlain = !m.NamesLost // otherwise the source may be one that was lost
+	m.NoPlain = !lost && !fileNamesLost(tx) // otherwise plain handlers may know it
 	m.claimedNow(s.db.device)
 	s.setMeta(m)
 	return src.putMeta(m)
@@ -248,7 +245,7 @@ func (s *Store) tidy(tx *bolt.Tx) error {
 	if err := src.DropGensExcept(src.keepGens(m)...); err != nil {
 		return err
 	}
-	if err := errors.Join(src.dropJournalAbove(m.Seq), src.restartAbove(m)); err != nil {
+	if err := src.dropJournalAbove(m.Seq); err != nil {
 		return err
 	}
 	m = m.clone()
@@ -328,9 +325,9 @@ func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
 func (s *Claimed) Ended() <-chan struct{} { return s.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
-// claimed again. Release writes the told mark, handler positions, what DoubtForm,
-// NoteMetadataSize and NoteCompared have noted, and the time of the claim. Reads go on as long as the file is
-// open.
+// claimed again. Release writes the told mark, acknowledgements, what DoubtForm,
+// NoteMetadataSize and NoteCompared have noted, and the time of the claim. Reads go on as long
+// as the file is open.
 func (s *Claimed) Release() { s.release() }
 
 func (s *Store) release() {
@@ -338,10 +335,10 @@ func (s *Store) release() {
 	s.retriers.Wait()
 	s.db.commit.detach(s)
 	s.endMemory()
-	if s.toldChanged() || s.positionsChanged() || s.claimDue() || s.notesChanged() {
-		err := s.writePositions()
+	if s.toldChanged() || s.acksWait() || s.claimDue() || s.notesChanged() {
+		err := s.writeMarks()
 		if err != nil && !errors.Is(err, ErrClosed) {
-			s.db.log().Error(err, "The told mark and handler positions were not written; handlers will be told some changes again", "source", s.source.String())
+			s.db.log().Error(err, "The told mark and acknowledgements were not written; handlers will be told some changes again", "source", s.source.String())
 		}
 	}
 	s.mu.Lock()

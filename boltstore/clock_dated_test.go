@@ -28,6 +28,7 @@ func (a *aged) life(registered bool, fn func(db *DB, add func(), s *Claimed)) {
 	s.Attach(p)
 	if registered {
 		h, _ := claimHandler(a.t, s, "durable")
+		handled(a.t, h)
 		defer func() {
 			if err := h.Release(); err != nil {
 				a.t.Error(err)
@@ -182,23 +183,23 @@ func TestDatedAnew(t *testing.T) {
 func TestAgesAcrossBoots(t *testing.T) {
 	begins, right := time.Unix(0, 0).Add(24*time.Hour), time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for _, tc := range []struct {
-		name   string
-		before func(dev *devicetest.Device) // the entry
-		after  func(dev *devicetest.Device)
-		trust  bool
-		behind bool // its age is known
-		others bool // those of claim and handler are
+		name    string
+		before  func(dev *devicetest.Device) // the entry
+		after   func(dev *devicetest.Device)
+		trust   bool
+		pending bool // its age is known
+		others  bool // those of claim and handler are
 	}{
-		{name: "in one boot", after: func(dev *devicetest.Device) { dev.Pass(time.Hour) }, behind: true, others: true},
+		{name: "in one boot", after: func(dev *devicetest.Device) { dev.Pass(time.Hour) }, pending: true, others: true},
 		{name: "the clock is set in the boot", after: func(dev *devicetest.Device) { dev.Pass(time.Hour); dev.Set(right, true) }, others: true},
 		{name: "the clock is right later", after: func(dev *devicetest.Device) { dev.Reboot(begins); dev.Set(right, true) }},
 		{name: "nobody knows", after: func(dev *devicetest.Device) { dev.Reboot(begins.Add(time.Hour)) }},
 		{name: "another boot like this one", after: func(dev *devicetest.Device) { dev.Reboot(begins); dev.Pass(time.Hour) }},
-		{name: "trusted", after: func(dev *devicetest.Device) { dev.Reboot(begins.Add(time.Hour)) }, trust: true, behind: true, others: true},
+		{name: "trusted", after: func(dev *devicetest.Device) { dev.Reboot(begins.Add(time.Hour)) }, trust: true, pending: true, others: true},
 		{name: "right before only", before: func(dev *devicetest.Device) { dev.Set(right, true) },
 			after: func(dev *devicetest.Device) { dev.Reboot(right.Add(time.Hour)) }},
 		{name: "right both times", before: func(dev *devicetest.Device) { dev.Set(right, true) },
-			after: func(dev *devicetest.Device) { dev.Reboot(begins); dev.Set(right.Add(time.Hour), true) }, behind: true, others: true},
+			after: func(dev *devicetest.Device) { dev.Reboot(begins); dev.Set(right.Add(time.Hour), true) }, pending: true, others: true},
 		{name: "back", before: func(dev *devicetest.Device) { dev.Set(right, true) },
 			after: func(dev *devicetest.Device) { dev.Reboot(begins); dev.Set(right.Add(-time.Hour), true) }},
 	} {
@@ -228,13 +229,13 @@ func TestAgesAcrossBoots(t *testing.T) {
 			st, h := all[0], all[0].Handlers[0]
 			hour("claimed", st.ClaimedAge, tc.others)
 			hour("seen", h.SeenAge, tc.others)
-			behind := &h.Behind
-			if h.BehindUnknown {
-				if behind = nil; h.Behind != 0 {
-					t.Error("an age that is not known is told:", h.Behind)
+			pending := &h.Age
+			if h.AgeUnknown {
+				if pending = nil; h.Age != 0 {
+					t.Error("an age that is not known is told:", h.Age)
 				}
 			}
-			hour("behind", behind, tc.behind)
+			hour("pending", pending, tc.pending)
 		})
 	}
 }

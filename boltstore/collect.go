@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
@@ -139,11 +138,6 @@ func (db collecting) discard(id string, before time.Time) (gone bool, err error)
 			return err
 		}
 		gone = true
-		if handlers, err := src.handlers(m); err != nil || len(handlers) > 0 || m.NamesLost {
-			if err := errors.Join(err, noteSourcesLost(tx)); err != nil { // they start over when they come back
-				return err
-			}
-		}
 		return db.h.moveAside(tx, id, discarded)
 	}, nil)
 	return gone && err == nil, err

@@ -62,9 +62,8 @@ type work struct {
 	meta    *sourceMeta
 	entries []*Entry
 	size    int // of the batch
-	// positions is called once the handler positions are visible; nil if there are
-	// none.
-	positions func()
+	// pending is called once the handlers' pending keys are visible; nil if there are none.
+	pending func()
 	// mended: damage is no longer in the source.
 	mended bool
 	// landed: readers see the batch, but the disk reported an error. The batch counts
@@ -83,7 +82,7 @@ type scope int
 
 const (
 	scopeChanges scope = iota // changes
-	scopeDue                  // also told marks and handler positions, with bookmarks; bookmarks alone once they are due
+	scopeDue                  // also told marks and acknowledgements, with bookmarks; bookmarks alone once they are due
 	scopeAll                  // everything
 )
 
@@ -159,9 +158,9 @@ func (c *committer) try(works []*work) error {
 				w.s.indexing().buildMissing()
 			}
 			w.s.committed = c.db.opts.Clock.Now()
-			if w.positions != nil {
-				w.positions()
-				w.positions = nil
+			if w.pending != nil {
+				w.pending()
+				w.pending = nil
 			}
 		}
 	})

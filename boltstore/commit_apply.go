@@ -22,7 +22,7 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 		w.meta = w.s.metaNow()
 		return src.putMeta(w.meta)
 	}
-	w.meta, w.entries, w.positions = m.clone(), nil, nil
+	w.meta, w.entries, w.pending = m.clone(), nil, nil
 	w.meta.changed = nil // those of an earlier batch are its own
 	own := w.b.unjournaled && w.meta.listed()
 	if err := w.generation(src); err != nil {
@@ -55,7 +55,7 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 			w.meta.markList(w.s.metaNow(), w.meta.ResourceVersion, true, a.now)
 		}
 		w.entries = a.entries
-		if w.positions, err = w.s.writeHandlers(src, w.meta); err != nil {
+		if w.pending, err = w.s.writePending(src, w.meta, m.Seq, a.journaled); err != nil {
 			return err
 		}
 		const blocks = 8 // so that trimming never stalls a commit
@@ -148,8 +148,10 @@ type applier struct {
 	forgot  *indexSet
 	drafts  []format.Draft
 	entries []*Entry
-	keyBuf  []byte
-	entBuf  []byte
+	// journaled are the drafts as they are in the journal, see journal.
+	journaled []format.Draft
+	keyBuf    []byte
+	entBuf    []byte
 }
 
 // apply applies one change. It drops a change that is older than what the file holds,

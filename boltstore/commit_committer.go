@@ -33,7 +33,7 @@ type committer struct {
 	db     *DB
 	wake   chan struct{} // something is pending
 	urgent chan struct{} // changes that do not wait for the window
-	flush  chan struct{} // write bookmarks, told marks and positions, too
+	flush  chan struct{} // write bookmarks, told marks and acknowledgements, too
 	ended  chan struct{} // closed once nothing more will be committed
 
 	lifecycle sync.Mutex // held while the goroutine begins or ends; taken before the other locks
@@ -153,7 +153,7 @@ func (c *committer) remove(s *Store) bool {
 		if w.s == s {
 			c.retry = append(c.retry[:i:i], c.retry[i+1:]...)
 			if len(c.retry) == 0 && len(w.b.Changes) == 0 {
-				c.lastErr, c.backoff = nil, nil // only told marks and positions, which Release writes
+				c.lastErr, c.backoff = nil, nil // only told marks and acknowledgements, which Release writes
 			}
 			break
 		}

@@ -84,9 +84,9 @@ func (g *gathering) from(s *Store) {
 }
 
 // batch takes about max bytes of a producer's changes, nil if nothing is to be committed. Told
-// marks, handler positions and notes of claims ride on a batch, which may be empty.
+// marks, acknowledgements and notes of claims ride on a batch, which may be empty.
 func (g *gathering) batch(s *Store, p Producer, max int) *Batch {
-	rides := g.take != scopeChanges && (s.toldChanged() || s.positionsChanged() || s.claimDue())
+	rides := g.take != scopeChanges && (s.toldChanged() || s.acksWait() || s.claimDue()) || s.handlersOwe()
 	var b *Batch
 	if p != nil {
 		var rest bool

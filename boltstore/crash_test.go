@@ -120,7 +120,7 @@ func readSmall(t *testing.T, db *DB) string {
 			t.Fatal(err)
 		}
 		for _, h := range hs {
-			lines = append(lines, fmt.Sprint(h.Name, h.Mark, h.Replaying))
+			lines = append(lines, fmt.Sprint(h.Name, h.Pending, h.Deleted, h.Reset))
 		}
 		fmt.Fprintln(&b, st.Source, st.ResourceVersion, st.Seq, st.Told, strings.Join(lines, "\n"))
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/sealtest"
@@ -45,9 +46,9 @@ func TestCompactEncrypted(t *testing.T) {
 	}
 }
 
-// TestParkedOutlivesDictionary: parked entries can be told after the dictionary that
-// packed their objects is gone.
-func TestParkedOutlivesDictionary(t *testing.T) {
+// TestDeletesOutliveDictionary: a deleted object can be told after the dictionary that packed
+// it is gone.
+func TestDeletesOutliveDictionary(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	path := testPath(t)
 	o := Options{Compression: CompressionZstd, Clock: clk, JournalAge: time.Minute, Window: time.Nanosecond, FlushInterval: 1000 * time.Hour}
@@ -57,37 +58,30 @@ func TestParkedOutlivesDictionary(t *testing.T) {
 	relist(t, s, "100", RelistOptions{}, objs, 100)
 	p := &testProducer{}
 	s.Attach(p)
-	h, pos := claimHandler(t, s, "test")
-	change := func(obj any) {
+	h, _ := claimHandler(t, s, "test")
+	handled(t, h)
+	change := func(typ cache.DeltaType, i int) { // packed by the dictionary of now
 		t.Helper()
-		c, err := s.Prepare(cache.Updated, obj)
-		if err != nil {
-			t.Fatal(err)
-		}
+		objs[i].(*corev1.Pod).ResourceVersion += "0"
+		c, err := s.Prepare(typ, objs[i])
+		must(t, err)
 		p.put(&Batch{Changes: []*Change{c}})
 		s.wake(false)
 		p.stepped(t, clk)
 	}
-	bump := func(i int) any { // packed by the dictionary of now
-		objs[i].(*corev1.Pod).ResourceVersion += "0"
-		return objs[i]
+	if by := packedBy(t, s); by[format.PackedByDict] == 0 {
+		t.Fatalf("packed by %v", by)
 	}
-	change(bump(0))
-	e := p.entries[0]
-	pos.set(func(p *Position) {
-		p.Cursor = 1
-		p.Park = []Parking{{Key: e.Key, Entries: []*Entry{e}}}
-	})
-	h.Changed()
-	change(bump(1))
-	pos.set(func(p *Position) { p.Park, p.Cursor = nil, 2 })
-	h.Changed()
+	final, err := s.Prepare(cache.Deleted, cache.DeletedFinalStateUnknown{Key: keyOfObject(objs[0]), Obj: objs[0]})
+	must(t, err)
+	p.put(&Batch{Changes: []*Change{final}}) // its record is the one in the file
+	s.wake(false)
+	p.stepped(t, clk)
+	change(cache.Deleted, 1)
 	retrain(t, s)
-	for i := range objs {
-		change(bump(i))
+	for i := 2; i < len(objs); i++ {
+		change(cache.Updated, i)
 	}
-	pos.set(func(p *Position) { p.Cursor = s.State().Seq })
-	h.Changed()
 	s.SetTold(s.State().Seq)
 	reopen := func() {
 		t.Helper()
@@ -99,12 +93,9 @@ func TestParkedOutlivesDictionary(t *testing.T) {
 	clk.Step(time.Hour)
 	p = &testProducer{}
 	s.Attach(p)
-	h, pos = claimHandler(t, s, "test")
 	for range 20 { // trims the journal
-		change(bump(2))
+		change(cache.Updated, 2)
 		s.SetTold(s.State().Seq)
-		pos.set(func(p *Position) { p.Replaying, p.Cursor = false, s.State().Seq })
-		h.Changed()
 		clk.Step(time.Hour)
 	}
 	reopen() // removes it
@@ -113,15 +104,18 @@ func TestParkedOutlivesDictionary(t *testing.T) {
 		t.Fatalf("dictionaries %v", v)
 	}
 	h, _ = claimHandler(t, s, "test")
-	page, err := h.Parked(nil, 10, 0)
-	if err != nil || len(page.Keys) != 1 || len(page.Entries[0]) != 1 {
-		t.Fatalf("%+v %v", page, err)
-	}
-	if obj, err := page.Entries[0][0].Object(); err != nil {
-		t.Errorf("what is parked cannot be told: %v %v", obj, err)
-	}
-	if old, err := page.Entries[0][0].Previous(); err != nil {
-		t.Errorf("what is parked cannot be told: %v %v", old, err)
+	for _, obj := range objs[:2] {
+		is, ok, err := h.Read(keyOfObject(obj))
+		if err != nil || !ok || len(is.Deleted) != 1 {
+			t.Fatal(is, ok, err)
+		}
+		was := is.Deleted[0].Object
+		if last, unknown := was.(cache.DeletedFinalStateUnknown); unknown {
+			was = last.Obj
+		}
+		if pod, _ := was.(*corev1.Pod); pod == nil || keyOfObject(pod) != keyOfObject(obj) {
+			t.Errorf("%s cannot be told: %v", keyOfObject(obj), was)
+		}
 	}
 }
 
@@ -207,48 +201,6 @@ func TestReleasedStoreDoesNotWrite(t *testing.T) {
 	if objs, err := s.ListErr(); err != nil || len(objs) != 2 {
 		t.Fatalf("%d objects, %v", len(objs), err)
 	}
-}
-
-// TestCloseWhileHandlersRead: Close does not hang if a handler reads the file when it is
-// asked for its position.
-func TestCloseWhileHandlersRead(t *testing.T) {
-	db := openTest(t, testPath(t), Options{})
-	s := claimTest(t, db, Claim{})
-	if err := s.Add(configMap("ns", "one", 1, nil)); err != nil {
-		t.Fatal(err)
-	}
-	p := &askingPosition{}
-	h, err := s.ClaimHandler("test", p, p.load)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.commit.stop(); err != nil {
-		t.Fatal(err)
-	}
-	next, err := s.Page(nil, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := make(chan error, 1)
-	p.ask = func() {
-		go func() { closed <- func() error { b := db.h.swap(nil); return b.Close() }() }()
-		// Until it waits for the transaction; it must not.
-		for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end) && db.h.mu.TryRLock(); {
-			db.h.mu.RUnlock()
-		}
-		s.Before("ns/one", next.Next)
-		s.Before("ns/one", []byte("x"))
-	}
-	done := make(chan error, 1)
-	h.Changed() // so that Release writes
-	go func() { done <- h.Release() }()
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		t.Fatal("it hangs")
-	}
-	<-closed
-	db.closed = true
 }
 
 // TestCommitAfterFailedAbort: the disk fails while a relist is staged and aborted. Later

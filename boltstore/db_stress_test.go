@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -33,8 +34,8 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 	}
 	relist(t, s, "10000", RelistOptions{}, l.list(), 100)
 	s.Attach(p)
-	_, l.pos = claimHandler(t, s, "test")
-	l.pos.set(func(p *Position) { p.Replaying = false })
+	h, heard := claimHandler(t, s, "test")
+	l.known = map[string]string{}
 
 	var wg, writer sync.WaitGroup
 	beside := func(what string, pause int, fn func(rnd *rand.Rand) error) {
@@ -78,6 +79,7 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 		n++
 		return s.AddIndexers(cache.Indexers{fmt.Sprint("by", n): func(o any) ([]string, error) { return []string{o.(*corev1.Pod).Spec.NodeName}, nil }})
 	})
+	beside("tell", 30, func(*rand.Rand) error { return l.tell(h) })
 	beside("check", 10, func(*rand.Rand) error {
 		return s.view(func(m *sourceMeta, src sourceTx) error {
 			size := uint64(0)
@@ -148,8 +150,21 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 	l.rv++
 	relist(t, s, fmt.Sprint(l.rv), RelistOptions{}, l.list(), 100)
 	serves(t, s, l.list())
-	if l.pos.lost > 0 {
-		t.Errorf("the handler was lost %d times", l.pos.lost)
+	for h.Behind() {
+		must(t, l.tell(h))
+	}
+	for range 2 { // the first pass may have handled what the list has changed
+		must(t, l.tell(h))
+	}
+	want := map[string]string{}
+	for key, o := range l.objs {
+		want[key] = o.ResourceVersion
+	}
+	if !maps.Equal(l.known, want) {
+		t.Errorf("the handler knows %v, and not %v", l.known, want)
+	}
+	if n := heard.wasReset(); n > 0 {
+		t.Errorf("the handler was reset %d times", n)
 	}
 	t.Logf("%d files, %d indices, version %d, dictionaries %v", db.replaced.Load(), n, l.rv, dictVersions(t, s))
 }
@@ -159,12 +174,44 @@ type load struct {
 	t    *testing.T
 	s    *Claimed
 	p    *testProducer
-	pos  *testPosition
 	all  []runtime.Object
 	stay int
 	objs map[string]*corev1.Pod // what the server has
 	rv   int
 	stop chan struct{}
+
+	known map[string]string // what the durable handler was told: versions, by key
+}
+
+// tell tells the durable handler all that is pending.
+func (l *load) tell(h *Handler) error {
+	if r, owed := h.ResetOwed(); owed {
+		h.Acknowledge("", r)
+		clear(l.known)
+	}
+	for from := []byte(nil); ; {
+		keys, next, err := h.Keys(from, 50)
+		if err != nil {
+			return err
+		}
+		for _, k := range keys {
+			p, ok, err := h.Read(k.Key)
+			if err != nil && !errors.Is(err, ErrNotYet) {
+				return err
+			}
+			if !ok {
+				continue // or it is told after the list
+			}
+			delete(l.known, k.Key)
+			if p.Object != nil {
+				l.known[k.Key] = p.Object.(*corev1.Pod).ResourceVersion
+			}
+			h.Acknowledge(k.Key, p.Receipt)
+		}
+		if from = next; from == nil {
+			return nil
+		}
+	}
 }
 
 func (l *load) list() (objs []runtime.Object) {
@@ -249,7 +296,6 @@ func (l *load) batch(rnd *rand.Rand) error {
 			return errors.New("not committed")
 		}
 	}
-	l.pos.set(func(p *Position) { p.Cursor = l.s.State().Seq - min(l.s.State().Seq, 30) })
 	l.s.SetTold(l.s.State().Seq)
 	return nil
 }

@@ -98,7 +98,7 @@ func (cp *copying) all(known map[string]*sourceMeta) {
 	}
 	switch {
 	case cp.damaged, !cp.res.whole():
-		damage.Add(cp.write(func(tx *bolt.Tx) error { return noteNamesLost(tx, cp.with.to) }))
+		damage.Add(cp.write(func(tx *bolt.Tx) error { return noteSourcesLost(tx) }))
 	case cp.lostBefore():
 		damage.Add(cp.write(noteSourcesLost))
 	}

@@ -28,12 +28,11 @@ type Entry struct {
 	// every seq if the entry is Unknown.
 	Born uint64
 
-	s         *Store
-	collapsed bool
-	present   bool // it had the record that reads show when it was made
-	next      []byte
-	prev      format.Diff
-	obj       any
+	s       *Store
+	present bool // it had the record that reads show when it was made
+	next    []byte
+	prev    format.Diff
+	obj     any
 
 	once    sync.Once
 	prevObj any
@@ -69,10 +68,6 @@ func newEntry(s *Store, seq uint64, d format.Draft) *Entry {
 
 func entryOf(s *Store, seq uint64, d format.Draft) *Entry {
 	return &Entry{Seq: seq, Type: d.Type, Key: d.Key, Time: time.Unix(0, d.Time), s: s, next: d.Next, prev: d.Prev}
-}
-
-func (e *Entry) draft() format.Draft {
-	return format.Draft{Type: e.Type, Time: e.Time.UnixNano(), Key: e.Key, Next: e.next, Prev: e.prev}
 }
 
 // Size is about how much memory the entry takes, in bytes, not counting an object that

@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // Fuzz targets of the file's forms. Their inputs have valid checksums, unlike damage,
@@ -54,40 +53,28 @@ func FuzzMeta(f *testing.F) {
 	})
 }
 
-func FuzzPosition(f *testing.F) {
-	st := handlerState{Epoch: 1, Cursor: 9, Pending: map[string]uint64{"a/b": 7}, Replaying: true, Next: []byte("12345678place"), Shown: []string{"a/c"}}
-	f.Add(append(layout.U64(6), fuzzSeed(f, &st)...))
+func FuzzPending(f *testing.F) {
+	p := &pendingKey{Initial: true}
+	p.change(1, format.Draft{Type: cache.Updated, Key: "a/b", Time: 5, Prev: format.DiffOf([]byte("next"), []byte("prev")), Next: []byte("next")})
+	f.Add(fuzzSeed(f, p))
+	p.change(2, format.Draft{Type: cache.Deleted, Key: "a/b", Time: 6, Prev: format.DiffOf(nil, []byte("next"))})
+	f.Add(fuzzSeed(f, p))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		st, err := parseHandlerState(format.WithSum(b))
+		parse := func(b []byte) (*pendingKey, error) { return parsePending("", b) }
+		p, err := parse(format.WithSum(b))
 		if err != nil {
 			return
 		}
-		if p := st.position(nil); p.low() > p.Cursor {
-			t.Fatalf("%d is above the cursor %d", p.low(), p.Cursor)
+		again(t, p, parse, nil)
+		before := len(p.Deleted)
+		for seq, end := p.Seq+1, p.Seq+10; seq != end && seq != 0; seq++ {
+			p.change(seq, format.Draft{Type: cache.Deleted, Prev: format.DiffOf(nil, []byte("x"))})
+			if n := len(p.Deleted); n > max(before, mostDeleted) || n == 0 || p.Deleted[n-1].Seq != seq {
+				t.Fatalf("%d deletes, were %d", n, before)
+			}
 		}
-		again(t, st, parseHandlerState, layout.U64(st.mark))
-	})
-}
-
-func FuzzParked(f *testing.F) {
-	p := &parked{Key: "a/b"}
-	p.fold(1, format.Draft{Type: cache.Updated, Time: 5, Prev: format.DiffOf([]byte("next"), []byte("prev")), Next: []byte("next")}, 0)
-	f.Add(fuzzSeed(f, p))
-	p.fold(2, format.Draft{Type: cache.Deleted, Time: 6, Prev: format.DiffOf(nil, []byte("next"))}, 0)
-	f.Add(fuzzSeed(f, p))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := parseParked(format.WithSum(b))
-		if err != nil {
-			return
-		}
-		again(t, p, parseParked, nil)
-		gone := len(p.Gone)
-		p.drafts(0)
-		for seq, end := p.Last+1, p.Last+4; seq != end; seq++ {
-			p.fold(seq, format.Draft{Type: cache.Deleted, Prev: format.DiffOf(nil, []byte("x"))}, 0)
-		}
-		if n := len(p.Gone); n > max(gone, maxGone)+3 || n == 0 {
-			t.Fatalf("%d are gone, were %d", n, gone)
+		if !p.acknowledge(p.Seq, 1) {
+			t.Fatal("it stays pending")
 		}
 	})
 }

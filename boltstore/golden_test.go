@@ -88,7 +88,11 @@ func makeGolden(t *testing.T, path string, o Options) {
 	relist(t, s, "500", RelistOptions{ClusterUID: "cluster-uid", Server: "https://server:6443"}, srv.list(), 60)
 	p := &testProducer{}
 	s.Attach(p)
-	behind, at := claimHandler(t, s, "behind")
+	behind, _ := claimHandler(t, s, "behind")
+	tookReset(t, behind)
+	for _, p := range pendingOf(t, behind)[:8] {
+		behind.Acknowledge(p.Key, p.Receipt)
+	}
 	rv := 500
 	put := func(name string) {
 		rv++
@@ -109,13 +113,14 @@ func makeGolden(t *testing.T, path string, o Options) {
 	for range 6 {
 		put("cm03")
 	}
-	at.set(func(p *Position) { p.Cursor = 3 })
-	behind.Changed()
-	work, at := claimHandler(t, s, "at work")
+	claimHandler(t, s, "new")
+	work, _ := claimHandler(t, s, "at work")
+	handled(t, work)
 	put("cm04")
 	put("cm05")
-	at.set(func(p *Position) { p.Replaying, p.Cursor, p.Pending = false, 11, map[string]uint64{"shop/cm04": 10} })
-	work.Changed()
+	for _, p := range pendingOf(t, work)[:1] {
+		work.Acknowledge(p.Key, p.Receipt)
+	}
 	s.Release()
 	w := claimTest(t, db, Claim{Source: goldenWidgets, Example: goldenWidget(0), Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 	for i := range 3 {
@@ -184,20 +189,14 @@ func goldenText(t *testing.T, db *DB) string {
 			t.Fatal(err)
 		}
 		for _, was := range hs {
-			h, pos := claimHandler(t, s, was.Name)
-			fmt.Fprintf(&b, "handler %q mark %d cursor %d pending %v replaying %v collapsed %d\n", was.Name, was.Mark, pos.p.Cursor, pos.p.Pending, pos.p.Replaying, was.Collapsed)
-			page, err := h.Parked(nil, 100, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var parked []string
-			for i, key := range page.Keys {
-				for _, e := range page.Entries[i] {
-					parked = append(parked, fmt.Sprintln("parked", key, e.Seq, e.Type, object(e.Object()), object(e.Previous())))
+			h, _ := claimHandler(t, s, was.Name)
+			fmt.Fprintf(&b, "handler %q pending %d deleted %d reset %v behind %v\n", was.Name, was.Pending, was.Deleted, was.Reset, was.Behind)
+			for _, p := range pendingOf(t, h) {
+				fmt.Fprintln(&b, "pending", p.Key, p.Seq, p.Initial, object(p.Object, nil))
+				for _, gone := range p.Deleted {
+					fmt.Fprintln(&b, "deleted", p.Key, gone.Seq, object(gone.Object, nil))
 				}
 			}
-			slices.Sort(parked)
-			b.WriteString(strings.Join(parked, ""))
 		}
 		s.Release()
 	}

@@ -238,7 +238,7 @@ func (db replacing) reload(b *boltFile) error {
 			}
 			s.setMeta(m)
 			s.indexing().buildMissing()
-			s.handlersChanged()
+			s.stirHandlers()
 			if err := errors.Join(s.packs.Reload(src.dictionaries), m.neededDicts(s.packs)); err != nil {
 				s.damaged(err)
 			}

@@ -143,17 +143,7 @@ func filesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-func claimHandler(t *testing.T, s *Claimed, name string) (*Handler, *testPosition) {
-	t.Helper()
-	p := &testPosition{}
-	h, err := s.ClaimHandler(name, p, p.load)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h, p
-}
-
-func handlerState1(t *testing.T, s *Claimed) HandlerState {
+func handlerState1(t testing.TB, s *Claimed) HandlerState {
 	t.Helper()
 	hs, err := s.Handlers()
 	if err != nil || len(hs) != 1 {

@@ -33,7 +33,7 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time, a
 	if j == nil {
 		return nil
 	}
-	keep := t.passed(m)
+	keep := m.passed()
 	for range atMost {
 		c := j.Cursor()
 		k, v := c.First()
@@ -71,18 +71,6 @@ func (db *DB) journalFrom() time.Time {
 		return time.Unix(0, 0)
 	}
 	return now.Add(-db.opts.JournalAge)
-}
-
-// passed is the seq up to which nobody needs entries: plain handlers have been told them,
-// and durable ones have acknowledged or parked them.
-func (t sourceTx) passed(m *sourceMeta) uint64 {
-	keep := m.Told
-	_ = t.HandlerBox(t.Root.Bucket(layout.BucketHandlers)).Each(func(_, v []byte) {
-		if len(v) >= 8 { // the mark comes first
-			keep = min(keep, binary.BigEndian.Uint64(v))
-		}
-	})
-	return keep
 }
 
 // dropJournalAbove removes blocks that a staged relist left behind.
@@ -149,6 +137,9 @@ func (a *applier) journal() error {
 		left = left[len(block):]
 		a.m.Seq += uint64(len(block))
 		a.m.JournalBytes += uint64(n)
+		if !a.spill {
+			a.journaled = append(a.journaled, block...)
+		}
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package boltstore
 import (
 	"fmt"
 	"testing"
-	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -80,44 +79,6 @@ func TestBlocksAreSmall(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestEntriesOwnTheirMemory: a durable handler keeps an entry until it is acknowledged.
-// That does not keep the entries beside it in the journal.
-func TestEntriesOwnTheirMemory(t *testing.T) {
-	db := openTest(t, testPath(t), Options{})
-	s := claimTest(t, db, Claim{})
-	p := &testProducer{}
-	s.Attach(p)
-	h, _ := claimHandler(t, s, "test")
-	from := s.State().Seq + 1
-	b := &Batch{ResourceVersion: "10"}
-	for i := range 10 {
-		c, err := s.Prepare(cache.Added, configMap("ns", fmt.Sprint("c", i), i+1, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Changes = append(b.Changes, c)
-	}
-	p.put(b)
-	s.wake(true)
-	p.wait(t)
-	entries, _, err := h.ReadJournal(from)
-	if err != nil || len(entries) != 10 {
-		t.Fatal(len(entries), err)
-	}
-	at := func(i int) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(entries[i].next))) }
-	whole, err := s.ReadJournal(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	apart := uintptr(unsafe.Pointer(unsafe.SliceData(whole[1].next))) - uintptr(unsafe.Pointer(unsafe.SliceData(whole[0].next)))
-	for i := 1; i < len(entries); i++ {
-		if at(i)-at(i-1) != apart {
-			return
-		}
-	}
-	t.Errorf("the entries lie %d bytes apart, as in their block", apart)
 }
 
 // TestPagesCountUnpacked: a page of a packed file has no more objects in memory than a

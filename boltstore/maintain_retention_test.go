@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -58,78 +57,81 @@ func TestJournalAge(t *testing.T) {
 	kept(7, 9)
 }
 
-// TestHandlerLag: a durable handler's lag is reported in entries, in bytes of whole
-// blocks, and in time.
+// TestHandlerLag: a durable handler's lag is reported in keys, in deletes, in bytes of the
+// set, and in the time since the oldest key became pending.
 func TestHandlerLag(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Hour, Clock: clk})
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: 1000 * time.Hour, Clock: clk})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
 	s.Attach(p)
-	_, pos := claimHandler(t, s, "test")
-	pos.set(func(p *Position) { p.Replaying = false })
-	var times []time.Time // of entries
-	add := func(n int) {
+	h, _ := claimHandler(t, s, "test")
+	handled(t, h)
+	rv := 0
+	change := func(typ cache.DeltaType, names ...string) {
 		t.Helper()
 		var b Batch
-		for range n {
-			c, err := s.Prepare(cache.Added, configMap("a", fmt.Sprint(len(times)), len(times)+1, nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, name := range names {
+			rv++
+			c, err := s.Prepare(typ, configMap("a", name, rv, nil))
+			must(t, err)
 			b.Changes = append(b.Changes, c)
-			times = append(times, time.Time{})
 		}
 		p.put(&b)
 		s.wake(false)
 		p.stepped(t, clk)
-		entries := journalFrom(t, s, 1)
-		for i, e := range entries {
-			times[i] = e.Time
-		}
 	}
-	blocks := func(from uint64) (n uint64) {
-		err := db.h.view(func(tx *bolt.Tx) error {
+	bytes := func() (n uint64) {
+		must(t, db.h.view(func(tx *bolt.Tx) error {
 			src, _ := db.h.source(tx, s.id)
-			src.Journal().Each(func(k, v []byte) {
-				if seq := binary.BigEndian.Uint64(k); seq >= from {
-					n += uint64(len(v))
-				}
-			})
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+			return src.pending("test").Each(func(_, v []byte) { n += uint64(len(v)) })
+		}))
 		return n
 	}
-	is := func(entries uint64, bytes uint64, oldest int) {
+	is := func(keys, deleted uint64, oldest string) {
 		t.Helper()
 		want := time.Duration(0)
-		if oldest >= 0 {
-			want = clk.Now().Sub(times[oldest])
+		if oldest != "" {
+			p, ok, err := h.Read(oldest)
+			if err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			want = clk.Now().Sub(p.Since)
 		}
-		if st := handlerState1(t, s); st.Entries != entries || st.Bytes != bytes || st.Behind != want {
-			t.Errorf("%d entries, %d bytes, %v behind; not %d, %d, %v", st.Entries, st.Bytes, st.Behind, entries, bytes, want)
+		if st := handlerState1(t, s); st.Pending != keys || st.Deleted != deleted || st.Bytes != bytes() || st.Age != want || st.AgeUnknown {
+			t.Errorf("%+v; not %d keys, %d deletes, %d bytes, %v", st, keys, deleted, bytes(), want)
 		}
 	}
-	is(0, 0, -1)
-	add(1)
+	acknowledge := func(key string) {
+		t.Helper()
+		p, ok, err := h.Read(key)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		h.Acknowledge(key, p.Receipt)
+	}
+	is(0, 0, "")
+	change(cache.Added, "one")
+	since := clk.Now()
 	clk.Step(10 * time.Minute)
-	add(2)
+	change(cache.Added, "two", "three")
 	clk.Step(20 * time.Minute)
-	is(3, blocks(1), 0)
-	// It acknowledges the first one, and half of the second block, which is kept.
-	pos.set(func(p *Position) { p.Cursor = 2 })
-	add(1)
-	clk.Step(time.Second)
-	is(2, blocks(2), 2)
-	if blocks(2) == blocks(1) || blocks(2) == blocks(4) {
-		t.Fatal("the test does not test")
+	is(3, 0, "a/one")
+	if age := handlerState1(t, s).Age; age < 30*time.Minute || age > clk.Now().Sub(since)+time.Second {
+		t.Errorf("the oldest is %v old", age)
 	}
-	pos.set(func(p *Position) { p.Cursor = 4 })
-	add(1)
-	is(1, blocks(5), 4)
+	change(cache.Updated, "one") // it has been pending since before
+	is(3, 0, "a/one")
+	change(cache.Deleted, "three")
+	is(3, 1, "a/one")
+	acknowledge("a/one")
+	change(cache.Added, "four")
+	is(3, 1, "a/two")
+	acknowledge("a/three")
+	acknowledge("a/two")
+	change(cache.Added, "five")
+	clk.Step(time.Second)
+	is(2, 0, "a/four")
 }
 
 // TestOnlyUncleanBootsAreVerified: a file that was closed in order, or is opened again

@@ -27,9 +27,8 @@ type header struct {
 	Created       int64          `msgpack:"created"`          // unix ns
 	Keys          *seal.Envelope `msgpack:"keys"`             // only in an encrypted file
 	Rotate        bool           `msgpack:"rotate"`           // the data keys are older than the keyset's primary key
-	// NamesLost: sources with durable handlers were removed because nobody claimed them,
-	// or a part of the file was lost. A new source in the file begins with NamesLost set
-	// in its meta.
+	// NamesLost: a part of the file was lost. A new source in the file may then be one that
+	// plain handlers know, see NoPlain.
 	NamesLost bool `msgpack:"namesLost,omitempty"`
 }
 
@@ -152,10 +151,10 @@ type sourceMeta struct {
 	Names           []string             `msgpack:"names,omitempty"`
 	Categories      []string             `msgpack:"categories,omitempty"`
 	Columns         []Column             `msgpack:"columns,omitempty"`
-	// NamesLost: durable handlers were removed, by damage or by their age. A durable
-	// handler that is not in the file starts over. NamesLost stays true, since nothing
-	// tells when the last of them has come back.
-	NamesLost bool `msgpack:"namesLost,omitempty"`
+	// Handlers are the durable handlers, by name. Folded is the seq of the last entry that
+	// their sets of pending keys contain.
+	Handlers map[string]handlerMeta `msgpack:"handlers,omitempty"`
+	Folded   uint64                 `msgpack:"folded"`
 	// NoPlain: no plain handler was added since the source was made. The journal keeps
 	// nothing for one. See Claimed.ExpectPlain.
 	NoPlain bool `msgpack:"noPlain,omitempty"`
@@ -186,6 +185,9 @@ func (m *sourceMeta) listed() bool { return m.Generation > 0 && !m.Unlisted }
 func (m *sourceMeta) clone() *sourceMeta {
 	c := *m
 	c.Eras = slices.Clone(m.Eras)
+	if c.Handlers = maps.Clone(m.Handlers); c.Handlers == nil {
+		c.Handlers = map[string]handlerMeta{}
+	}
 	c.Indices = maps.Clone(m.Indices)
 	if c.Indices == nil {
 		c.Indices = map[string]indexMeta{}
@@ -250,7 +252,7 @@ func (m *sourceMeta) owner() format.Owner { return format.OwnerOf(m.Source.ID())
 
 // sourceTx is one source's buckets within a transaction. It is one type because a
 // transaction may touch all of them. Its methods are in the files of their subjects:
-// dictionaries, handler positions, journal, notes, progress.
+// dictionaries, pending keys, journal, notes, progress.
 type sourceTx struct{ layout.Tree }
 
 func sourceIn(b *bolt.Bucket, id string, s *seal.Sealer) sourceTx {

@@ -18,7 +18,7 @@ func (db opening) create() error {
 	if err != nil {
 		return err
 	}
-	// An empty file may be the rest of a file with durable handlers.
+	// An empty file may be the rest of one that plain handlers know.
 	return db.createFile(header{Keys: keys, NamesLost: osfile.IsEmpty(db.path)})
 }
 

@@ -1,20 +1,18 @@
 package boltstore
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // partsOfSource are the buckets of a source.
-var partsOfSource = [][]byte{layout.BucketGen, layout.BucketJournal, layout.BucketHandlers, layout.BucketParked, layout.BucketDicts}
+var partsOfSource = [][]byte{layout.BucketGen, layout.BucketJournal, layout.BucketPending, layout.BucketDicts}
 
 func isPart(name []byte) bool {
 	return slices.ContainsFunc(partsOfSource, func(b []byte) bool { return string(b) == string(name) })
@@ -35,7 +33,7 @@ type checkedNames struct {
 
 // check returns ErrDamaged if a source, or a part of one, has a name that it cannot have.
 // bbolt has no checksums, and pages.Check sees no names. The source behind a changed name
-// would count as never written, and its durable handlers as new.
+// would count as never written.
 func (c *checkedNames) check(tx *bolt.Tx, s *seal.Sealer) error {
 	sources := tx.Bucket(layout.BucketSources)
 	if sources == nil {
@@ -108,37 +106,6 @@ func (h *handle) sourcesListed(tx *bolt.Tx) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%w: a source may be lost: %w", errTripped, err)
-	}
-	return nil
-}
-
-// handlersListed does the same for the pages on disk that list the parts of a source and
-// its handlers. A handler that these pages no longer show must not count as new.
-func (h *handle) handlersListed(id string) error {
-	name, err := layout.SourceName(h.seal, id)
-	if err != nil {
-		return err
-	}
-	sources, f, err := h.sourcesOnDisk()
-	var damage faults.List
-	damage.Add(err)
-	if err == nil {
-		damage.Add(f.Each(sources, func(k, _ []byte, source *pages.Bucket) {
-			if source == nil || !bytes.Equal(k, name) {
-				return
-			}
-			damage.Add(f.Each(*source, func(k, _ []byte, sub *pages.Bucket) {
-				switch {
-				case sub != nil && !isPart(k), sub == nil && !bytes.Equal(k, layout.KeyMeta):
-					damage.Add(errStray("source "+id, k))
-				case sub != nil && bytes.Equal(k, layout.BucketHandlers):
-					damage.Add(f.Each(*sub, func([]byte, []byte, *pages.Bucket) {}))
-				}
-			}))
-		}))
-	}
-	if err := damage.Err(); err != nil {
-		return fmt.Errorf("%w: a handler may be lost: %w", errTripped, err)
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 
 // TestChangedNames: a flipped bit in a name in the file is damage, even in the boot that
 // has written it. The data under that name does not count as never written: a durable
-// handler that was there is known, or starts over. The next opening sets nothing aside.
+// handler that was there has its pending keys, or begins with a Reset. The next opening sets
+// nothing aside.
 func TestChangedNames(t *testing.T) {
 	for form, o := range map[string]Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
 		path := testPath(t)
@@ -22,13 +23,14 @@ func TestChangedNames(t *testing.T) {
 		s := claimTest(t, db, Claim{})
 		relist(t, s, "5", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil)}, 10)
 		h, _ := claimHandler(t, s, "handler")
+		tookReset(t, h) // ns/a is pending
 		must(t, h.Release())
 		source, err := layout.SourceName(db.h.seal, s.id)
 		must(t, err)
 		closeTest(t, db)
 		file, err := os.ReadFile(path)
 		must(t, err)
-		for _, name := range [][]byte{layout.BucketSources, source, layout.BucketHandlers, layout.BucketGen, []byte("handler")} {
+		for _, name := range [][]byte{layout.BucketSources, source, layout.BucketPending, layout.BucketGen, []byte("handler")} {
 			t.Run(fmt.Sprintf("%s %.8x", form, name), func(t *testing.T) {
 				aside := 0
 				for at := bytes.Index(file, name); at >= 0; {
@@ -36,24 +38,14 @@ func TestChangedNames(t *testing.T) {
 					changed[at+len(name)/2] ^= 1
 					path := testPath(t)
 					must(t, os.WriteFile(path, changed, 0o600))
-					open := func() *DB {
-						if string(name) != "handler" {
-							return openTest(t, path, o)
-						}
-						db, err := Open(path, o) // Check goes on to name the handler that nobody is
-						must(t, err)
-						return db
-					}
-					db := open()
+					db := openTest(t, path, o)
 					aside += len(db.AsidePaths())
-					_, err := claimTest(t, db, Claim{}).ClaimHandler("handler", &testPosition{}, func(_ Position, _ uint64, known bool) {
-						if !known {
-							t.Errorf("changed at %d: the handler is new, set aside %q", at, db.AsidePaths())
-						}
-					})
-					must(t, err)
+					h, _ := claimHandler(t, claimTest(t, db, Claim{}), "handler")
+					if keys := keysOf(t, h); !resetOwed(h) && (len(keys) != 1 || keys[0] != "ns/a") {
+						t.Errorf("changed at %d: %q are pending, set aside %q", at, keys, db.AsidePaths())
+					}
 					must(t, db.Close())
-					if db = open(); db.AsidePaths() != nil {
+					if db = openTest(t, path, o); db.AsidePaths() != nil {
 						t.Errorf("changed at %d: set aside again", at)
 					}
 					must(t, db.Close())
@@ -112,12 +104,8 @@ func TestNamesAreCheckedOnce(t *testing.T) {
 				must(t, err)
 			}
 			s := claim(lost.Resource)
-			if _, err := s.ClaimHandler("handler", &testPosition{}, func(_ Position, _ uint64, known bool) {
-				if !known {
-					t.Error("the handler of a source whose name has changed is new")
-				}
-			}); err != nil {
-				t.Fatal(err)
+			if h, _ := claimHandler(t, s, "handler"); !resetOwed(h) || !s.AwaitsPlain() {
+				t.Error("a source whose name has changed counts as new")
 			}
 			if len(db.AsidePaths()) != 1 {
 				t.Errorf("set aside: %q", db.AsidePaths())

@@ -51,14 +51,14 @@ type Options struct {
 	// JournalBytes and JournalAge bound the journal of each source, in compressed bytes
 	// and in time. Raise them to keep more history for `kubewake history` and for
 	// handlers that fall behind; lower them on a small disk. Entries that plain handlers
-	// have not been told are kept in any case. Entries that durable handlers have not
-	// acknowledged are collapsed to one change a key. Defaults 16 MiB and 1 h.
+	// have not been told are kept in any case. Durable handlers need none. Defaults 16 MiB
+	// and 1 h.
 	JournalBytes int64
 	JournalAge   time.Duration
 	// HandlerAge is how long a durable handler may be unregistered before it is removed,
 	// with everything kept for it. Set it if names of durable handlers go out of use. A
 	// handler may stay a sixteenth longer, or a minute. One that returns after its
-	// removal starts over. The clock must have been right then and now; see TrustClock. 0
+	// removal is told a Reset. The clock must have been right then and now; see TrustClock. 0
 	// or less keeps handlers for ever.
 	HandlerAge time.Duration
 	// MaxSize bounds the file, in bytes. Set it if others need room on the disk. In a full
@@ -145,6 +145,9 @@ type Options struct {
 	// maxCommitBytes bounds a transaction. Further changes go into further transactions,
 	// each with at least one change or record. Default 4 MiB.
 	maxCommitBytes int
+	// fillKeys is how many keys a commit adds at most to the set of a handler that was
+	// Reset, foldBlocks how many blocks of the journal it takes into the sets.
+	fillKeys, foldBlocks int
 	// maxRelists is how many sources may relist at once. Default 8.
 	maxRelists int
 	// hotBytes is the budget of each source for decoded objects of its own. More than
@@ -190,6 +193,7 @@ func (o Options) withDefaults() Options {
 	o.FlushInterval = max(cmp.Or(o.FlushInterval, 5*time.Second), time.Millisecond)
 	o.bookmarkInterval = cmp.Or(o.bookmarkInterval, 10*time.Minute)
 	o.maxCommitBytes = max(cmp.Or(o.maxCommitBytes, 4<<20), 1)
+	o.fillKeys, o.foldBlocks = max(cmp.Or(o.fillKeys, fillKeys), 1), max(cmp.Or(o.foldBlocks, foldBlocks), 1)
 	o.JournalBytes = cmp.Or(o.JournalBytes, 16<<20)
 	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)
 	o.maxRelists = max(cmp.Or(o.maxRelists, 8), 1)

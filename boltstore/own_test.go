@@ -142,10 +142,6 @@ func (f *ownTest) replay() string {
 	f.t.Helper()
 	p, err := f.s.ServerPage(nil, 100)
 	f.must(err)
-	d, err := f.s.Replay(nil, 100)
-	f.must(err)
-	one, err := f.s.ReplayOf([]string{"a/o"})
-	f.must(err)
 	if n, err := f.s.ServerObjects(); err != nil || n != uint64(len(p.Keys)) {
 		f.t.Fatalf("the server has shown %d objects, counted %d: %v", len(p.Keys), n, err)
 	}
@@ -155,15 +151,16 @@ func (f *ownTest) replay() string {
 			found = shortly(p.Objects[i])
 		}
 	}
+	h, _ := claimHandler(f.t, f.s, "new")
+	tookReset(f.t, h)
 	durable := "nothing"
-	for _, e := range d.Entries {
-		if e.Key == "a/o" {
-			obj, err := e.Object()
-			f.must(err)
-			durable = shortly(obj)
-		}
+	if is, ok, err := h.Read("a/o"); err != nil || ok != (found != "nothing") {
+		f.t.Fatal("a durable handler: ", ok, err)
+	} else if ok {
+		durable = shortly(is.Object)
 	}
-	if durable != found || len(one.Entries) == 1 != (found != "nothing") {
+	f.must(f.s.RemoveHandler("new"))
+	if durable != found {
 		f.t.Fatalf("a plain handler is shown %s, a durable one %s", found, durable)
 	}
 	return found

@@ -96,6 +96,7 @@ type Relist struct {
 	done    bool
 	failed  error // why the relist cannot go on
 	entries []*Entry
+	pending func() // see writePending
 
 	taken    *listing.Progress // of the earlier relist that this one goes on with
 	unstored string            // why the last unstored object could not be stored

@@ -141,9 +141,10 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 			r.s.forgetDamage()
 			r.s.indexing().buildMissing()
 		}
-		if r.lost {
-			r.s.handlersChanged()
+		if r.pending != nil {
+			r.pending()
 		}
+		r.s.stirHandlers()
 	}
 	return r.s.wrote(r.s.db.withRoom(func() error { return r.s.db.h.update(write, visible) }))
 }
@@ -249,7 +250,8 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 	if r.stage != nil {
 		return r.finishStage(src, resourceVersion)
 	}
-	m := r.s.metaNow().clone()
+	now := r.s.metaNow()
+	m := now.clone()
 	g, err := src.createGen(m.Generation)
 	if err != nil {
 		return nil, err
@@ -265,7 +267,11 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 		}
 	}
 	r.entries = a.entries
-	return m, a.journal()
+	if err := a.journal(); err != nil {
+		return nil, err
+	}
+	r.pending, err = r.s.writePending(src, m, now.Seq, a.journaled)
+	return m, err
 }
 
 // dropsOwn says whether own writes are dropped, whatever their version: in a new

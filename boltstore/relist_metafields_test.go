@@ -18,7 +18,7 @@ var (
 	// those that a list states in the same way as without a stage.
 	presentFields = []string{
 		"Source", "APIVersion", "Kind", "Epoch", "Claimed", "ClaimedRight", "ClaimedBy", "Told", "Scope", "Names", "Categories", "Columns",
-		"NamesLost", "NoPlain", "Stamped", "Eras", "Marked", "Marks", "Former", "FormDoubted", "MetadataSize", "changed",
+		"Handlers", "Folded", "NoPlain", "Stamped", "Eras", "Marked", "Marks", "Former", "FormDoubted", "MetadataSize", "changed",
 		"ClusterUID", "Server", "FlowSchemaUID", "ServerCA", "ServedForm", "Timeline", "ResourceVersion", "Listed", "NewestPage", "Moved", "Stands", "Restored", "Countless", "Filtered",
 		"Confirmed", "ConfirmedBy", "Compared", "ComparedBy", "Differed", "TypeHash", "Transform", "Formed", "Reformed",
 	}
@@ -64,7 +64,7 @@ func vary(v reflect.Value, n int) {
 		v.SetString(fmt.Sprint(n))
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(int64(n))
-	case reflect.Uint32, reflect.Uint64:
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(n))
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))

@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -126,28 +125,7 @@ func (db *DB) noteLost(tx *bolt.Tx) error {
 	if !db.judged.lost {
 		return nil
 	}
-	return noteNamesLost(tx, db.h.seal)
-}
-
-// noteNamesLost sets NamesLost in the file's header, and in the meta of each source that
-// can be read. Once a part of a file is lost, nothing that is missing can count as never
-// written: a page of an earlier commit can be whole.
-func noteNamesLost(tx *bolt.Tx, s *seal.Sealer) error {
-	err := noteSourcesLost(tx)
-	sources := tx.Bucket(layout.BucketSources)
-	if sources == nil || err != nil {
-		return err
-	}
-	var all [][]byte
-	err = sources.ForEachBucket(func(name []byte) error { all = append(all, bytes.Clone(name)); return nil })
-	for _, name := range all {
-		src := sourceIn(sources.Bucket(name), layout.SourceID(s, name), s)
-		if m, merr := src.meta(); merr == nil && !m.NamesLost && err == nil {
-			m.NamesLost = true
-			err = src.putMeta(m)
-		}
-	}
-	return err
+	return noteSourcesLost(tx)
 }
 
 // compare returns ErrDamaged if the copy lacks something that meta counts.

@@ -84,6 +84,9 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 				return err
 			}
 		}
+		if err := src.restartDamaged(c.m); err != nil {
+			return err
+		}
 		return src.putMeta(c.m)
 	}))
 	return c.errs.Err()
@@ -103,7 +106,7 @@ func (c *copier) generation(gens pages.Bucket) {
 	}
 }
 
-// others copies the source's other buckets. restart says that handlers must start over,
+// others copies the source's other buckets. restart says that handlers must be told a Reset,
 // since changes that they were not told may be lost.
 func (c *copier) others(subs map[string]pages.Bucket) (restart bool) {
 	for name, sub := range subs {
@@ -112,14 +115,10 @@ func (c *copier) others(subs map[string]pages.Bucket) (restart bool) {
 			restart = true
 			continue
 		}
-		before := c.errs.Len()
 		if c.with.from == c.with.to {
 			c.bucket([][]byte{[]byte(name)}, sub)
 		} else {
 			c.part([]byte(name), sub)
-		}
-		if c.errs.Len() > before && (name == string(layout.BucketHandlers) || name == string(layout.BucketParked)) {
-			restart = true
 		}
 		if name == string(layout.BucketDicts) && sub.Seq > 0 { // no version may ever mean another dictionary
 			c.do(8, func(src sourceTx, _ *applier) error {
@@ -229,9 +228,9 @@ func (c *copier) bucket(path [][]byte, ref pages.Bucket) {
 // part converts a bucket of boxes for the new file.
 func (c *copier) part(name []byte, ref pages.Bucket) {
 	switch {
-	case bytes.Equal(name, layout.BucketHandlers), bytes.Equal(name, layout.BucketDicts):
+	case bytes.Equal(name, layout.BucketDicts):
 		c.box([][]byte{name}, ref, "", false)
-	case bytes.Equal(name, layout.BucketParked):
+	case bytes.Equal(name, layout.BucketPending):
 		c.note(c.from.Each(ref, func(k, _ []byte, sub *pages.Bucket) {
 			if sub == nil {
 				c.unknown(slices.Concat(name, k))

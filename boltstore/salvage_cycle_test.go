@@ -35,12 +35,12 @@ func TestBucketsInACycle(t *testing.T) {
 	var parent uint64
 	err = raw.Update(func(tx *bolt.Tx) error {
 		src := tx.Bucket(layout.BucketSources).Bucket([]byte(s.id))
-		parked, err := src.CreateBucketIfNotExists(layout.BucketParked)
+		pending, err := src.CreateBucketIfNotExists(layout.BucketPending)
 		if err != nil {
 			return err
 		}
 		for _, name := range []string{"a", "b", "c"} {
-			b, err := parked.CreateBucketIfNotExists([]byte(name))
+			b, err := pending.CreateBucketIfNotExists([]byte(name))
 			if err == nil {
 				err = b.Put([]byte("x"), make([]byte, 3000)) // too large to be inline
 			}
@@ -52,7 +52,7 @@ func TestBucketsInACycle(t *testing.T) {
 	})
 	if err == nil {
 		err = raw.View(func(tx *bolt.Tx) error {
-			parent = uint64(tx.Bucket(layout.BucketSources).Bucket([]byte(s.id)).Bucket(layout.BucketParked).Root())
+			parent = uint64(tx.Bucket(layout.BucketSources).Bucket([]byte(s.id)).Bucket(layout.BucketPending).Root())
 			return nil
 		})
 	}

@@ -10,9 +10,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
-// journal copies the newest blocks that follow one another without a gap. Durable
-// handlers that need other blocks start over. Plain handlers are not told the entries of
-// those.
+// journal copies the newest blocks that follow one another without a gap. Plain handlers are
+// not told the entries of others.
 func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 	verify := func(k, v []byte) (b span, err error) {
 		b.seq = binary.BigEndian.Uint64(k)

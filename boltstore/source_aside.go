@@ -13,7 +13,7 @@ import (
 
 // SetAside moves the source's contents out of the way, to /aside/<unix ns>/<id>,
 // because they belong to another cluster. The source is then as if never listed. No
-// deletes are journaled. Durable handlers must start over.
+// deletes are journaled. Durable handlers are told a Reset.
 func (s *Claimed) SetAside() error {
 	var m *sourceMeta
 	err := s.wrote(s.db.h.update(func(tx *bolt.Tx) error {
@@ -26,9 +26,9 @@ func (s *Claimed) SetAside() error {
 			return err
 		}
 		next, _ := src.nextDict(old)
-		// Seqs go on, so that no handler position comes to mean another entry.
+		// Seqs go on, so that no receipt comes to mean another entry.
 		m = (&sourceMeta{Source: s.source, TypeHash: s.typeHash, APIVersion: old.APIVersion, Kind: old.Kind, Scope: old.Scope, Names: old.Names, Categories: old.Categories, Columns: old.Columns,
-			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NamesLost: old.NamesLost, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq, Former: old.newest()}).clone()
+			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq, Handlers: old.Handlers, Formed: old.Formed, Reformed: old.Reformed, Former: old.newest()}).clone()
 		m.claimedNow(s.db.device)
 		s.indexing().complete(m, s.indexing().indexSet().fns) // of no objects
 		src, err = s.db.h.moveAsideKeeping(tx, s.id, m, s.db.collecting().asideTime())
@@ -39,11 +39,35 @@ func (s *Claimed) SetAside() error {
 			return err
 		}
 		return src.putMeta(m)
-	}, func() { s.stands.Store(false); s.setMeta(m); s.packs.Forget(); s.forgetDamage() }))
+	}, func() {
+		s.stands.Store(false)
+		s.setMeta(m)
+		s.packs.Forget()
+		s.forgetDamage()
+		s.stirHandlers()
+	}))
 	if err != nil {
 		return fmt.Errorf("boltstore: set %s aside: %w", s.source, err)
 	}
 	return nil
+}
+
+// moveAsideKeeping sets the source aside and makes a new one, whose meta m is. The handlers in m
+// begin with a Reset.
+func (h *handle) moveAsideKeeping(tx *bolt.Tx, id string, m *sourceMeta, now time.Time) (sourceTx, error) {
+	if err := h.moveAside(tx, id, now); err != nil {
+		return sourceTx{}, err
+	}
+	name, err := layout.SourceName(h.seal, id)
+	if err != nil {
+		return sourceTx{}, err
+	}
+	b, err := tx.Bucket(layout.BucketSources).CreateBucket(name)
+	if err != nil {
+		return sourceTx{}, err
+	}
+	src := sourceIn(b, id, h.seal)
+	return src, src.restartHandlers(m)
 }
 
 func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {

@@ -67,13 +67,12 @@ type Store struct {
 	// committed is when the committer last wrote to the source. Only the committer uses
 	// it.
 	committed time.Time
-	knownSeq  atomic.Uint64 // last seq of an earlier claim, or of a handler that was registered here and left no position
 
 	// indexLock is held while indices are built, addLock while they are added to the
 	// set. Both are held when a relist becomes visible. indexLock is taken first.
 	indexLock, addLock sync.Mutex
 	currentLock        sync.Mutex // see makeCurrent
-	lastPositions      sync.Mutex // see Handler.writeLast
+	lastAcks           sync.Mutex // see Handler.writeLast
 
 	mu        sync.RWMutex
 	meta      *sourceMeta

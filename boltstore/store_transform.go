@@ -46,12 +46,11 @@ func (e *Entry) Outdated() bool {
 }
 
 // decode decodes a record of the entry. old says that it is not the object after the
-// change, and may have been stored under an earlier transform. So may each in an entry that
-// was collapsed.
+// change, and may have been stored under an earlier transform.
 func (e *Entry) decode(raw []byte, old bool) (any, error) {
 	e.s.mu.RLock()
 	again, m := e.s.again, e.s.meta
-	earlier := again != nil && old && (e.s.hides(m) || e.Seq < m.Reformed || e.collapsed && m.Reformed > 0)
+	earlier := again != nil && old && (e.s.hides(m) || e.Seq < m.Reformed)
 	e.s.mu.RUnlock()
 	if !earlier {
 		return e.s.reading().decodeRaw(e.Key, raw)

@@ -13,7 +13,7 @@ func (q *Queue) Committed(entries []*boltstore.Entry) {
 	for _, e := range entries {
 		q.push(outgoing{delta: &cache.Delta{Type: e.Type, Object: e}, size: e.Size()})
 	}
-	if len(q.batch.inflight) > 0 { // there is none if a commit only moved the told mark or positions
+	if len(q.batch.inflight) > 0 { // there is none if a commit only moved the told mark or acknowledgements
 		q.counts.inFile = q.batch.inflight[0]
 		q.push(outgoing{upTo: q.batch.inflight[0]})
 		q.batch.inflight = q.batch.inflight[1:]

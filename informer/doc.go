@@ -9,8 +9,8 @@
 // key.
 //
 // A handler with a name ([Informer.AddDurableHandler]) is told, in each life of the
-// process, all changes that it has not acknowledged, deletes included. Its position is in
-// the file. [DurableQueue] makes such a handler of a workqueue.
+// process, each key whose changes it has not acknowledged, deletes included. These pending
+// keys are in the file. [DurableQueue] makes such a handler of a workqueue.
 //
 // # Differences from client-go
 //
@@ -46,7 +46,7 @@
 //     and replay; the told mark, and those that were removed or are still to come, which
 //     hold it. internal/backlog has the entries that they read.
 //   - durable: durable handlers, their events, and the workqueue that is one.
-//     internal/durable does the work.
+//     durable_handler.go does the work.
 //   - fresh: callers that wait for a young cache.
 //   - health, lag, metrics: for operators. Package metrics has the collector.
 //   - garbage: the collection after a burst.

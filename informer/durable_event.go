@@ -9,106 +9,89 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/kubewake/kubewake/informer/internal/durable"
+	"github.com/kubewake/kubewake/boltstore"
 )
 
-// EventReset is the type of an event that tells a durable handler to start over. Its objects
-// were another cluster's, or some changes that it had to be told were damaged.
-// Nothing else is told until the handler has acknowledged it. Then every object follows,
-// as cache.Added.
-const EventReset cache.DeltaType = durable.Reset
-
-// Event is a change that a durable handler is told.
+// Event is what a durable handler is told of a key: its state, not each change.
 type Event struct {
-	// Type is cache.Added, cache.Updated, cache.Deleted or EventReset.
-	Type cache.DeltaType
-	// Key of the object, "" for a Reset.
+	// Reset tells the handler to start over: the file did not know its name, or no longer
+	// knows what the handler was told, or another cluster answers. It has no key and no
+	// object. Nothing else is told until it is acknowledged, and no call runs beside it.
+	// Then every object follows.
+	Reset bool
+	// Key of the object.
 	Key string
-	// Object after the change. For a delete it is the final state, or a
-	// cache.DeletedFinalStateUnknown with the last known one. If that cannot be read, it
-	// has only its namespace and name. It is shared and must not be modified.
+	// Deleted has the deletes under the key that the handler has not acknowledged, oldest
+	// first. Each has the object's final state, or a cache.DeletedFinalStateUnknown with the
+	// last known one. If that cannot be read, it has only its namespace and name. The
+	// handler may not have been told of the object. At most eight are kept: the first one
+	// and the last ones.
+	Deleted []boltstore.Gone
+	// Object is the present object, nil if there is none. It is shared, as all objects here
+	// are, and must not be modified.
 	Object any
-	// Seq is the number of the journal entry, or of the last one if several were
-	// collapsed. For an Initial object it is the number of the newest entry when it was
-	// read: the object contains its own changes up to there. Within a key Seq never
-	// falls, unless events are told again.
-	Seq uint64
-	// Time is when the change was committed, or the object stored.
-	Time time.Time
-	// Initial says that the object was there when the handler was first registered, or
-	// when it started over. It may also stand for changes that were stored under another
-	// Go type or transform.
+	// Old is the same object as the handler acknowledged it last. It is nil where this
+	// process no longer has it: it keeps the last 16 keys' objects, and none of a built-in
+	// type above 64 KiB.
+	Old any
+	// Initial says that the key is told for the first time since a Reset.
 	Initial bool
-	// Attempt counts, from 1 on, how often the key has been told since an event of it was
-	// last acknowledged.
+	// Seq is the number of the key's last change. It never falls within a key.
+	Seq uint64
+	// Since is when the key became pending.
+	Since time.Time
+	// Attempt counts, from 1 on, how often the key has been told since it was last
+	// acknowledged.
 	Attempt int
 
-	old      func() any
-	delivery *durable.Delivery
+	call *durableCall
 }
 
-// Old is the object before the change. It is nil unless Type is cache.Updated, or if the
-// object cannot be read. If events were collapsed, it may be older than the state that
-// the handler was last told. If it was stored under another transform, the present one
-// is applied to it. Old decodes it when called. It is shared and must not be
-// modified.
-func (e Event) Old() any {
-	if e.old == nil {
-		return nil
-	}
-	return e.old()
-}
-
-// WithoutObjects returns the event without its objects, for Ack, Nack and Keep. A program
-// that holds it does not hold the objects in memory.
+// WithoutObjects returns the event without its objects, for Ack and Nack. A program that
+// holds it does not hold the objects in memory.
 func (e Event) WithoutObjects() Event {
-	e.Object, e.old = nil, nil
+	e.Deleted, e.Object, e.Old = nil, nil, nil
 	return e
 }
 
 // Ack acknowledges an event for which the handler returns or has returned ErrAckLater. It
-// may be called from any goroutine and more than once. After the informer has stopped it
-// has no effect. It counts once all earlier events of the key are also acknowledged.
+// may be called from any goroutine, at any later time, and more than once. What has changed
+// since the event stays pending. After the informer has stopped it has no effect.
 func (e Event) Ack() {
-	if e.delivery != nil {
-		e.delivery.End(nil)
+	if e.call != nil {
+		e.call.d.acknowledge(e.call)
 	}
 }
 
-// Nack refuses an event for which the handler returns or has returned ErrAckLater. After
-// a backoff, it and all later events of the key that the handler was told are told again.
-// err says why. It is logged, in the same way as an error that the handler returns.
+// Nack refuses an event for which the handler returns or has returned ErrAckLater, like an
+// error that the handler returns: the key is told again after a backoff, unless it has been
+// told again since. err says why.
 func (e Event) Nack(err error) {
-	if e.delivery != nil {
-		e.delivery.End(cmp.Or(err, errNack))
+	if e.call != nil {
+		e.call.d.fail(e.call, cmp.Or(err, errNack))
 	}
 }
 
-// Keep leaves an event unacknowledged for which the handler has returned ErrAckLater.
-// Unless Ack comes after all, the next life is told it again, with the later events of
-// its key. This life goes on with those later events. The event then counts no longer
-// towards the memory that unacknowledged events may take.
-func (e Event) Keep() {
-	if e.delivery != nil {
-		e.delivery.Keep()
-	}
-}
-
-// ErrAckLater is returned by a durable handler that will call Ack or Nack.
-var ErrAckLater = durable.ErrAckLater
+// ErrAckLater is returned by a durable handler that will call Ack or Nack. If it calls
+// neither, the key is told again when it changes, and in the next life.
+var ErrAckLater = errors.New("acknowledged later")
 
 var errNack = errors.New("not acknowledged")
 
-// DurableHandler is told changes, across restarts, until it has acknowledged them.
-// Returning nil acknowledges the event; ErrAckLater leaves that to Ack and Nack. After
-// any other error the event is told again, after a backoff, as after a call that ends its
-// goroutine (runtime.Goexit, t.FailNow), or panics where runtime.ReallyCrash is off. Later
-// events of the key wait for that, other keys do not.
+// DurableHandler is told pending keys, across restarts, until it has acknowledged them.
+// Returning nil acknowledges the event; ErrAckLater leaves that to Ack and Nack. After any
+// other error the key is told again after a backoff, as after a call that ends its goroutine
+// (runtime.Goexit, t.FailNow), or panics where runtime.ReallyCrash is off. Other keys do not
+// wait for that. If the key changes meanwhile, it is told again at once.
 //
-// One goroutine at a time calls it for a key, and up to DurableOptions.Workers in
-// all. ctx ends when the informer ends, or the handler is removed. A call that goes on for
-// 100 ms after that may overlap with the next informer's, if a manager or a dynamic factory
-// of this process has asked for the list again.
+// The first error of a key and each doubling of its failures is logged, up to a hundred in a
+// minute.
+//
+// One goroutine at a time calls it for a key, and up to DurableOptions.Workers in all. Keys
+// that change come before those that were pending at the start and those that failed. ctx
+// ends when the informer ends, or the handler is removed. A call that goes on for 100 ms after
+// that may overlap with the next informer's, if a manager or a dynamic factory of this
+// process has asked for the list again.
 type DurableHandler interface {
 	HandleEvent(ctx context.Context, e Event) error
 }
@@ -138,21 +121,6 @@ type DurableOptions struct {
 	Workers int
 	// RateLimiter says how long to wait before a key is told again after an error. Set it
 	// if the default would try too often or too seldom. Default: exponential, from 5 ms
-	// to 5 min.
+	// to 5 min. The key of a Reset is "".
 	RateLimiter workqueue.TypedRateLimiter[string]
-
-	// maxPending and pendingBytes bound the events that wait in memory for a call, a
-	// retry or an acknowledgement. Further ones are read from the file later, which holds
-	// up no other handler. At the bound a key that waits for a retry, or has waited
-	// stuckAfter for an acknowledgement, is collapsed and moved to the file, so that
-	// other keys go on. The informer's durable handlers share pendingBytes. Defaults
-	// 1024, 4 MiB and 10 s.
-	maxPending   int
-	pendingBytes int
-	stuckAfter   time.Duration
-}
-
-func eventOf(t durable.Telling) Event {
-	return Event{Type: t.Type, Key: t.Key, Object: t.Object, Seq: t.Seq, Time: t.Time, Initial: t.Initial, Attempt: t.Attempt,
-		old: t.Old, delivery: t.Delivery}
 }

@@ -2,21 +2,22 @@ package informer
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kubewake/kubewake/informer/internal/workitems"
 )
 
 // DurableQueue is a workqueue whose work is not forgotten when the process dies. As a
-// DurableHandler it adds the items of each event. It acknowledges the event when its
-// items are Done, unless an item was asked for again while it was being worked on.
+// DurableHandler it adds the items of each event. It acknowledges a key when the items of
+// all its events are Done, unless an item was asked for again while it was being worked on.
 //
-// Add, AddAfter and AddRateLimited of an item that is being worked on ask for it again.
-// When that work is Done, the last event of each of its keys stays unacknowledged, so that
-// a restart of the program brings the item back; older ones are acknowledged. A Reset is
-// acknowledged in any case, since nothing else is told before that.
+// Add, AddAfter and AddRateLimited of an item that is being worked on ask for it again. When
+// that work is Done, the keys that led to the item stay pending, so that a restart of the
+// program brings the item back. A Reset is acknowledged in any case, since nothing else is
+// told before that.
 //
 // In everything else it is the inner queue, and can be used wherever that can. For
 // example, Options.NewQueue of a controller-runtime controller can return one of
@@ -24,66 +25,36 @@ import (
 type DurableQueue[T comparable] struct {
 	workqueue.TypedRateLimitingInterface[T]
 	items func(Event) []T
+	work  *workitems.Items[string, T]
 
 	mu    sync.Mutex
-	state map[T]*queued
-}
-
-// queued has the events that are to be acknowledged for one item.
-type queued struct {
-	waiting []*share // since the item was last taken
-	working []*share // before
-	taken   bool     // between Get and Done
-	again   bool     // asked for while it was taken
-}
-
-// share is an event that waits for the work on all its items.
-type share struct {
-	event Event
-	mu    sync.Mutex
-	left  int
-}
-
-func (s *share) done() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.left--; s.left == 0 {
-		s.event.Ack()
-	}
+	taken map[T]bool // between Get and Done; true: asked for again
 }
 
 // NewDurableQueue wraps a queue, for AddDurableHandler. items returns the items to work
-// on for an event. If there are none, the event is acknowledged at once. items is also
-// called for a Reset, which has no object.
-func NewDurableQueue[T comparable](inner workqueue.TypedRateLimitingInterface[T], items func(Event) []T) *DurableQueue[T] {
-	return &DurableQueue[T]{TypedRateLimitingInterface: inner, items: items, state: map[T]*queued{}}
+// on for an event, its deletes included. If there are none, and none of earlier events of the
+// key are left, the event is acknowledged at once. items is also called for a Reset, which
+// has no object.
+func NewDurableQueue[T comparable](
+	inner workqueue.TypedRateLimitingInterface[T], items func(Event) []T,
+) *DurableQueue[T] {
+	return &DurableQueue[T]{
+		TypedRateLimitingInterface: inner, items: items, work: workitems.New[string, T](), taken: map[T]bool{},
+	}
 }
 
 // HandleEvent implements DurableHandler.
 func (q *DurableQueue[T]) HandleEvent(_ context.Context, e Event) error {
 	items := q.items(e)
-	if len(items) == 0 {
-		return nil
-	}
-	s := &share{event: e.WithoutObjects(), left: len(items)}
+	w := q.work.Begin(e.Key, e.Reset, e.WithoutObjects().Ack)
 	for _, item := range items {
-		q.mu.Lock()
-		st := q.of(item)
-		st.waiting = append(st.waiting, s)
-		q.mu.Unlock()
+		q.work.Expect(w, item)
 		q.TypedRateLimitingInterface.Add(item)
 	}
-	return ErrAckLater
-}
-
-// of returns an item's state. The caller holds the mutex.
-func (q *DurableQueue[T]) of(item T) *queued {
-	st := q.state[item]
-	if st == nil {
-		st = &queued{}
-		q.state[item] = st
+	if q.work.Close(w) {
+		return nil
 	}
-	return st
+	return ErrAckLater
 }
 
 // Get returns the next item to be worked on.
@@ -93,61 +64,28 @@ func (q *DurableQueue[T]) Get() (item T, shutdown bool) {
 		return item, shutdown
 	}
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	st := q.of(item)
-	st.working, st.waiting = append(st.working, st.waiting...), nil
-	st.taken, st.again = true, false
+	q.taken[item] = false
+	q.mu.Unlock()
+	q.work.Take(item)
 	return item, false
 }
 
 // Done ends the work on an item. It acknowledges the events that the work was for, unless
 // the item was asked for again.
 func (q *DurableQueue[T]) Done(item T) {
-	var done, kept []*share
 	q.mu.Lock()
-	st := q.of(item)
-	if st.again {
-		done, st.working = lastOfEach(st.working)
-		kept = slices.Clone(st.working)
-	} else {
-		done, st.working = st.working, nil
-	}
-	st.taken, st.again = false, false
-	if len(st.working) == 0 && len(st.waiting) == 0 {
-		delete(q.state, item)
-	}
+	again := q.taken[item]
+	delete(q.taken, item)
 	q.mu.Unlock()
-	for _, s := range done {
-		s.done()
-	}
-	for _, s := range kept {
-		s.event.Keep()
-	}
+	q.work.End(item, !again)
 	q.TypedRateLimitingInterface.Done(item)
-}
-
-// lastOfEach separates the last share of each key from those before it. If these were
-// kept, too, the key would soon be told nothing more. The share of a Reset, which has no
-// key, is not kept: nothing else is told before it is acknowledged.
-func lastOfEach(shares []*share) (before, last []*share) {
-	later := map[string]bool{}
-	for _, s := range slices.Backward(shares) {
-		if s.event.Key == "" || later[s.event.Key] {
-			before = append(before, s)
-		} else {
-			last = append(last, s)
-		}
-		later[s.event.Key] = true
-	}
-	slices.Reverse(last)
-	return before, last
 }
 
 func (q *DurableQueue[T]) askAgain(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if st := q.state[item]; st != nil && st.taken {
-		st.again = true
+	if _, taken := q.taken[item]; taken {
+		q.taken[item] = true
 	}
 }
 

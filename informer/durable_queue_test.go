@@ -6,14 +6,16 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"weak"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/kubewake/kubewake/informer/internal/durable"
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // request is like controller-runtime's.
@@ -21,7 +23,7 @@ type request struct{ Namespace, Name string }
 
 func requestsOf(e Event) []request {
 	ns, name, err := cache.SplitMetaNamespaceKey(e.Key)
-	if err != nil || e.Type == EventReset {
+	if err != nil || e.Reset {
 		return nil
 	}
 	return []request{{ns, name}}
@@ -61,7 +63,14 @@ func TestDurableQueue(t *testing.T) {
 	l.end()
 	q.ShutDown()
 
-	q = newTestQueue()
+	var told atomic.Int64 // of begun
+	q = NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]()), func(e Event) []request {
+		items := requestsOf(e)
+		if len(items) > 0 && items[0].Name == "begun" {
+			told.Add(1)
+		}
+		return items
+	})
 	l = w.durably(DurableOptions{}, q).run().synced().equal()
 	var got []string
 	for range 5 {
@@ -70,7 +79,7 @@ func TestDurableQueue(t *testing.T) {
 		if item.Name == "begun" {
 			// A change while it is being worked on is work of its own.
 			w.update("begun", "1")
-			eventually(t, "the change is told", func() bool { q.mu.Lock(); defer q.mu.Unlock(); return len(q.state[item].waiting) == 1 })
+			eventually(t, "the change is told", func() bool { return told.Load() == 2 })
 		}
 		q.Done(item)
 	}
@@ -94,8 +103,8 @@ func TestDurableQueue(t *testing.T) {
 	}
 	l.end()
 	q.ShutDown()
-	if len(q.state) > 0 {
-		t.Errorf("it keeps %v", q.state)
+	if n := q.work.Len(); n > 0 || len(q.taken) > 0 {
+		t.Errorf("it keeps %d events", n)
 	}
 }
 
@@ -116,16 +125,23 @@ func TestQueueAsksAgain(t *testing.T) {
 		q.Done(item)
 	}
 	w.create("a")
-	for i := range 2 * durable.AheadOfAck {
+	for i := range 40 {
 		work("a")
 		w.update("a", fmt.Sprint(i))
 	}
 	work("a")
 	w.delete("a")
 	work("a")
-	eventually(t, "what is older is acknowledged", func() bool {
-		tasks := l.only().Inspect().Tasks
-		return len(tasks) == 1 && tasks["default/a"] == 1
+	w.create("a", "again") // it has only one event in hand
+	work("a")
+	if n := q.work.Len(); n != 1 {
+		t.Errorf("%d events wait", n)
+	}
+	w.delete("a")
+	work("a")
+	eventually(t, "both deletes are pending", func() bool {
+		p, ok, err := l.only().claim.Read("default/a")
+		return err == nil && ok && len(p.Deleted) == 2
 	})
 	l.equal().end()
 	q.ShutDown()
@@ -142,23 +158,51 @@ func TestQueueAsksAgain(t *testing.T) {
 func TestQueueResetAsksAgain(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
-	q := NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()), func(e Event) []string { return []string{string(e.Type)} })
+	q := NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()), func(e Event) []string { return []string{e.Key} })
 	l := w.durably(DurableOptions{}, q).run().synced()
-	work := func(want cache.DeltaType) {
+	work := func(want string) {
 		t.Helper()
 		eventually(t, "work", func() bool { return q.Len() == 1 })
 		item, _ := q.Get()
-		if item != string(want) {
+		if item != want {
 			t.Fatalf("work on %s, not on %s", item, want)
 		}
 		q.AddAfter(item, time.Hour)
 		q.Done(item)
 	}
-	work(cache.Added)
-	l.only().Lost()
-	work(EventReset)
-	work(cache.Added)
+	work("")
+	work("default/a")
 	l.end()
+	q.ShutDown()
+}
+
+// TestQueueItemsOfTwoEvents: a key whose last event led to another item than the one before is
+// acknowledged once both are done.
+func TestQueueItemsOfTwoEvents(t *testing.T) {
+	w := newWorld(t)
+	w.create("a", "one")
+	owners := func(e Event) []string {
+		if o, ok := e.Object.(*corev1.ConfigMap); ok {
+			return []string{o.Data["data"]}
+		}
+		return nil
+	}
+	queue := func() *DurableQueue[string] {
+		return NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()), owners)
+	}
+	q := queue()
+	l := w.durably(DurableOptions{}, q).run().synced()
+	eventually(t, "one", func() bool { return q.Len() == 1 })
+	w.update("a", "two")
+	eventually(t, "two", func() bool { return q.Len() == 2 })
+	one, _ := q.Get()
+	two, _ := q.Get()
+	q.Done(two)
+	if one != "one" || l.inf.idle(l.only()) {
+		t.Errorf("%s is not done, and the key is acknowledged", one)
+	}
+	q.Done(one)
+	l.acknowledged().end()
 	q.ShutDown()
 }
 
@@ -168,7 +212,7 @@ func TestQueueLetsObjectsGo(t *testing.T) {
 	defer q.ShutDown()
 	obj := cm("a")
 	gone := weak.Make(obj)
-	if err := q.HandleEvent(t.Context(), Event{Key: "a", Object: obj, old: func() any { return obj }}); !errors.Is(err, ErrAckLater) {
+	if err := q.HandleEvent(t.Context(), Event{Key: "a", Object: obj, Old: obj, Deleted: []boltstore.Gone{{Object: obj}}}); !errors.Is(err, ErrAckLater) {
 		t.Fatal(err)
 	}
 	obj = nil

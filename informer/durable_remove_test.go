@@ -10,7 +10,7 @@ import (
 )
 
 // TestRemoveDurableOnAFullDisk: a durable handler is removed if the file takes the removal,
-// whatever became of its last position. If the file does not take it, the error says so, the
+// whatever became of its last acknowledgements. If the file does not take it, the error says so, the
 // handler is not called any more, and the removal can be tried again.
 func TestRemoveDurableOnAFullDisk(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -37,7 +37,7 @@ func TestRemoveDurableOnAFullDisk(t *testing.T) {
 			l := w.durably(DurableOptions{}, r)
 			if running {
 				l.run().synced().acknowledged()
-				r.expect("initial a")
+				r.expect("reset", "initial a")
 			}
 			failing.Store(1 << 30)
 			if err := l.inf.RemoveDurableHandler("test"); err == nil || len(names(l)) != 1 {

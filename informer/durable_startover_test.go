@@ -5,22 +5,20 @@ import (
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
-
-	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestDurableStartsOver: another cluster, and a journal that cannot be read.
+// TestDurableStartsOver: another cluster, and a set of pending keys that cannot be read.
 func TestDurableStartsOver(t *testing.T) {
 	w := newWorld(t)
 	w.create("theirs")
 	r := newLedger(t)
 	w.durably(DurableOptions{}, r).run().synced().acknowledged().end()
-	r.expect("initial theirs")
+	r.expect("reset", "initial theirs")
 	other := newWorld(t)
 	other.path = w.path
 	other.create("ours")
 	r.answers(func(e Event) error {
-		if e.Type == EventReset {
+		if e.Reset {
 			return ErrAckLater
 		}
 		return nil
@@ -38,70 +36,42 @@ func TestDurableStartsOver(t *testing.T) {
 	r.expect("add more")
 	l.acknowledged().end()
 
-	// Changes that no handler was told, in a damaged block.
+	// The set of pending keys is damaged.
 	r.answers(func(Event) error { return ErrAckLater })
 	l = other.durably(DurableOptions{}, r).run().synced()
 	other.delete("more")
 	r.expect("delete more")
 	l.end()
-	damageJournal(t, w.path)
+	inSource(t, w.path, func(src *bolt.Bucket) error {
+		set := src.Bucket([]byte("pending")).Bucket([]byte("test"))
+		k, v := set.Cursor().Last()
+		b := slices.Clone(v)
+		b[len(b)-1] ^= 1
+		return set.Put(slices.Clone(k), b)
+	})
 	r.answers(nil)
 	l = other.durably(DurableOptions{}, r).run().synced().acknowledged()
 	r.expect("reset", "initial ours")
-	l.cancel()
-	<-l.done
-	if err := l.db.Close(); err != nil { // no check: the damage is there
-		t.Error(err)
-	}
+	l.end()
 }
 
-// TestStartOverAfterLostBlock: the newest entries that a handler has to be told are lost.
-// It starts over, and does not wait for more to come.
-func TestStartOverAfterLostBlock(t *testing.T) {
+// TestStartOverAfterLostKeys: pending keys are lost. The handler starts over.
+func TestStartOverAfterLostKeys(t *testing.T) {
 	w := newWorld(t)
 	w.create("stays")
 	w.create("goes")
 	r := newLedger(t)
 	l := w.durably(DurableOptions{}, r).run().synced().acknowledged()
-	r.expect("initial goes", "initial stays")
+	r.expect("reset", "initial goes", "initial stays")
 	r.answers(func(Event) error { return ErrAckLater })
 	w.delete("goes")
 	r.expect("delete goes")
 	l.end()
 	inSource(t, w.path, func(src *bolt.Bucket) error {
-		j := src.Bucket([]byte("journal"))
-		k, _ := j.Cursor().Last()
-		return j.Delete(slices.Clone(k))
+		return src.Bucket([]byte("pending")).DeleteBucket([]byte("test"))
 	})
 	r.answers(nil)
 	l = w.durably(DurableOptions{}, r).run().synced().acknowledged()
 	r.expect("reset", "initial stays")
-	l.cancel()
-	<-l.done
-	if err := l.db.Close(); err != nil { // no check: the damage is there
-		t.Error(err)
-	}
-}
-
-// TestStartOverAfterLostPosition: the store says that the position is lost, while there is
-// nothing else to tell.
-func TestStartOverAfterLostPosition(t *testing.T) {
-	w := newWorld(t)
-	w.create("a")
-	r := newLedger(t)
-	l := w.durably(DurableOptions{}, r).run().synced().acknowledged()
-	r.expect("initial a")
-	for d := range l.inf.durables {
-		var p boltstore.Positioner = d
-		p.Lost()
-	}
-	r.expect("reset", "initial a")
-	l.acknowledged()
-	w.create("b")
-	r.expect("add b")
-	l.acknowledged().end()
-	l = w.durably(DurableOptions{}, r).run().synced().acknowledged()
-	w.create("c")
-	r.expect("add c")
 	l.end()
 }

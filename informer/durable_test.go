@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 func (w *world) durably(o DurableOptions, h DurableHandler) *life {
@@ -38,13 +37,26 @@ func (l *life) acknowledged() *life {
 }
 
 // idle says whether a handler has acknowledged all changes.
-func (inf *Informer) idle(d *durable.Handler) bool {
-	p, err := inf.store.Replay(nil, 0) // what the file has, which memory may not know yet
-	if err != nil {
+func (inf *Informer) idle(d *durableHandler) bool {
+	d.mu.Lock()
+	inHand := len(d.keys)
+	d.mu.Unlock()
+	if inHand > 0 || d.claim.Behind() {
 		return false
 	}
-	st := d.Inspect()
-	return len(st.Tasks) == 0 && !st.Replaying && !st.Unparking && !st.StartingOver && st.Cursor == p.Seq && st.Mark <= st.Cursor
+	for from, more := []byte(nil), true; more; more = from != nil {
+		var keys []boltstore.PendingKey
+		var err error
+		if keys, from, err = d.claim.Keys(from, 1000); err != nil {
+			return false
+		}
+		for _, k := range keys {
+			if _, pending, err := d.claim.Read(k.Key); pending || err != nil {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // TestDurable: each change is told once, and after a restart only new ones.
@@ -54,7 +66,7 @@ func TestDurable(t *testing.T) {
 	w.create("b")
 	r := newLedger(t)
 	l := w.durably(DurableOptions{}, r).run().synced().equal()
-	r.expect("initial a", "initial b")
+	r.expect("reset", "initial a", "initial b")
 	w.create("c")
 	w.update("a", "1")
 	w.delete("b")
@@ -74,7 +86,8 @@ func TestDurable(t *testing.T) {
 	l.end()
 }
 
-// TestDurableTellsUnacknowledgedAgain: out of order, and only these.
+// TestDurableTellsUnacknowledgedAgain: only what was not acknowledged, as it is now, with the
+// deletes of all objects that came and went.
 func TestDurableTellsUnacknowledgedAgain(t *testing.T) {
 	w := newWorld(t)
 	for _, n := range []string{"a", "b", "c", "d"} {
@@ -85,34 +98,47 @@ func TestDurableTellsUnacknowledgedAgain(t *testing.T) {
 	r.take()
 	r.taken()
 	r.answers(func(Event) error { return ErrAckLater })
-	w.update("a", "1")
-	w.delete("b")
-	w.update("c", "1")
-	w.update("c", "2")
-	w.update("d", "1")
-	w.delete("d")
-	w.create("d")
-	eventually(t, "told", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.events) == 7 })
-	for _, e := range r.taken() {
-		switch { // a whole, the second of c, the first of d
-		case e.Key == "default/a", e.Key == "default/c" && e.Object.(*corev1.ConfigMap).Data["data"] == "2", e.Key == "default/d" && e.Type == cache.Updated:
-			e.Ack()
-			e.Ack()
-		}
+	tell := func(what string, change func()) Event {
+		t.Helper()
+		change()
+		r.expect(what)
+		events := r.taken()
+		return events[len(events)-1]
 	}
+	a := tell("update a", func() { w.update("a", "1") })
+	tell("delete b", func() { w.delete("b") })
+	first := tell("update c", func() { w.update("c", "1") })
+	tell("update c", func() { w.update("c", "2") })
+	tell("update d", func() { w.update("d", "1") })
+	w.delete("d")
+	w.create("d", "2")
+	l.equal()
+	a.Ack()
+	a.Ack()
+	first.Ack() // of c, which has changed since
+	eventually(t, "the new object is told", func() bool {
+		r.recorder.mu.Lock()
+		defer r.recorder.mu.Unlock()
+		return r.there["d"] != nil && r.there["d"].Data["data"] == "2"
+	})
+	r.taken()
 	r.take()
 	l.end()
 
 	r.answers(nil)
+	r.recorder.mu.Lock()
+	delete(r.there, "d") // it is told again
+	r.recorder.mu.Unlock()
 	w.durably(DurableOptions{}, r).run().synced().equal().acknowledged().end()
-	r.expect("delete b", "update c", "update c", "delete d", "add d")
+	r.expect("delete b", "update c", "delete d", "add d")
 	w.durably(DurableOptions{}, r).run().synced().equal().acknowledged().end()
 	if got := r.take(); len(got) > 0 {
 		t.Errorf("told again what was acknowledged: %q", got)
 	}
 }
 
-// TestDurableRetries: a key that fails is told again, in order, while others go on.
+// TestDurableRetries: a key that fails is told again while others go on, and at last with its
+// present state.
 func TestDurableRetries(t *testing.T) {
 	w := newWorld(t)
 	w.create("bad")
@@ -134,35 +160,34 @@ func TestDurableRetries(t *testing.T) {
 		w.update("good", fmt.Sprint(i))
 	}
 	w.delete("bad")
-	goods := 0
 	eventually(t, "good is told", func() bool {
-		for _, e := range r.taken() {
-			if e.Key == "default/good" {
-				goods++
-			} else if !e.Initial {
-				t.Fatalf("told %s %d of a key whose first event failed", e.Type, e.Seq)
-			}
-		}
-		return goods == 51
+		r.recorder.mu.Lock()
+		defer r.recorder.mu.Unlock()
+		o := r.there["good"]
+		return o != nil && o.Data["data"] == "49"
 	})
+	l.equal()
 	mu.Lock()
 	fail = false
 	mu.Unlock()
-	l.equal().acknowledged() // the delete comes after what was told so far
-	var last Event
+	l.acknowledged()
+	last := map[string]Event{}
 	for _, e := range r.taken() {
-		if e.Seq < last.Seq {
-			t.Errorf("%d after %d", e.Seq, last.Seq)
+		if was := last[e.Key]; e.Seq < was.Seq {
+			t.Errorf("%d after %d", e.Seq, was.Seq)
+		} else if e.Key == "default/bad" && e.Attempt != was.Attempt+1 {
+			t.Errorf("attempt %d after %d", e.Attempt, was.Attempt)
 		}
-		last = e
+		last[e.Key] = e
 	}
-	if last.Type != cache.Deleted || !slices.Equal(r.names(), []string{"good"}) {
-		t.Errorf("last %+v, it believes in %v", last, r.names())
+	if e := last["default/bad"]; len(e.Deleted) != 1 || e.Object != nil || !slices.Equal(r.names(), []string{"good"}) {
+		t.Errorf("last %+v, it believes in %v", e, r.names())
 	}
 	l.end()
 }
 
-// TestDurableNack: telling goes back to the first event that is not acknowledged.
+// TestDurableNack: a refusal counts if it is of the key's last call, an acknowledgement if
+// the key has not changed since.
 func TestDurableNack(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
@@ -170,19 +195,40 @@ func TestDurableNack(t *testing.T) {
 	l := w.durably(DurableOptions{}, r).run().synced().equal().acknowledged()
 	r.taken()
 	r.answers(func(Event) error { return ErrAckLater })
-	w.update("a", "1")
-	w.update("a", "2")
-	w.update("a", "3")
-	eventually(t, "told", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.events) == 3 })
-	events := r.taken()
-	r.answers(nil)
-	events[0].Ack()
-	events[2].Ack()
-	events[1].Nack(errors.New("no"))
+	var events []Event
+	tell := func() {
+		t.Helper()
+		events = append(events, r.takenOf("default/a", 1)...)
+	}
+	for i := range 3 {
+		w.update("a", fmt.Sprint(i))
+		tell()
+	}
+	events[1].Nack(errors.New("of an earlier call"))
+	events[2].Nack(errors.New("no"))
+	events[2].Nack(errors.New("no"))
+	tell()
+	if e := events[3]; e.Seq != events[2].Seq || e.Attempt != 4 {
+		t.Errorf("%+v", e)
+	}
+	lag := func(failing int, failures uint64) {
+		t.Helper()
+		if lag := l.inf.Lags()[0]; lag.Failing != failing || lag.Failures != failures {
+			t.Errorf("%+v", lag)
+		}
+	}
+	lag(1, 1)
+	events[1].Ack()
+	lag(1, 1)
+	events[2].Ack() // of what the last call was told, too
 	l.acknowledged()
-	again := r.taken()
-	if len(again) != 2 || again[0].Seq != events[1].Seq || again[0].Attempt != 2 || again[1].Seq != events[2].Seq {
-		t.Errorf("%+v", again)
+	lag(0, 1)
+	events[3].Nack(errors.New("it is acknowledged"))
+	lag(0, 1)
+	w.update("a", "last")
+	tell()
+	if e := events[4]; e.Attempt != 1 || e.Old.(*corev1.ConfigMap).Data["data"] != "2" {
+		t.Errorf("%+v", e)
 	}
 	l.end()
 }
@@ -201,13 +247,16 @@ func TestDurableReplayGoesOn(t *testing.T) {
 	r.answers(func(e Event) error {
 		mu.Lock()
 		defer mu.Unlock()
+		if e.Reset {
+			return nil
+		}
 		if len(acked) >= stop || e.Key == "default/o0007" && stop == 400 {
 			return ErrAckLater
 		}
 		acked[e.Key] = true
 		return nil
 	})
-	l := w.durably(DurableOptions{maxPending: 300}, r).run().synced()
+	l := w.durably(DurableOptions{}, r).run().synced()
 	eventually(t, "some are acknowledged", func() bool { mu.Lock(); defer mu.Unlock(); return len(acked) == stop })
 	l.end()
 
@@ -244,7 +293,7 @@ func TestDurableNames(t *testing.T) {
 	w.create("a")
 	r := newLedger(t)
 	l := w.durably(DurableOptions{}, r).run().synced().acknowledged()
-	r.expect("initial a")
+	r.expect("reset", "initial a")
 	if _, err := l.inf.AddDurableHandler("test", r, DurableOptions{}); !errors.Is(err, boltstore.ErrClaimed) {
 		t.Errorf("twice: %v", err)
 	}
@@ -258,7 +307,7 @@ func TestDurableNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.expect("initial a")
+	r.expect("reset", "initial a")
 	l.acknowledged()
 	eventually(t, "synced", reg.HasSynced)
 	if err := cache.ShutDownEventHandler(l.inf, reg); err != nil {

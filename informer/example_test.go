@@ -73,7 +73,7 @@ func ExampleNewSharedIndexInformer() {
 	// confirmed by the server: 1
 }
 
-// A durable handler is told the changes that it has not acknowledged, deletes included,
+// A durable handler is told the keys that it has not acknowledged, deletes included,
 // even if the program was killed in the middle of its work.
 func ExampleInformer_AddDurableHandler() {
 	cluster := exampletest.Start("a", "b")
@@ -92,6 +92,9 @@ func ExampleInformer_AddDurableHandler() {
 		}
 		told := make(chan informer.Event)
 		_, err = inf.AddDurableHandler("invoices", informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
+			if e.Reset {
+				return nil // of a new name; every object follows
+			}
 			told <- e
 			return handle(e)
 		}), informer.DurableOptions{})
@@ -103,7 +106,12 @@ func ExampleInformer_AddDurableHandler() {
 		go func() { inf.RunWithContext(ctx); close(ended) }()
 		for range 2 {
 			e := <-told
-			fmt.Println(e.Type, e.Key)
+			for range e.Deleted {
+				fmt.Println("deleted", e.Key)
+			}
+			if e.Object != nil {
+				fmt.Println("there is", e.Key)
+			}
 		}
 		stop()
 		<-ended
@@ -121,11 +129,11 @@ func ExampleInformer_AddDurableHandler() {
 	life(func(informer.Event) error { return nil })
 	// Unordered output:
 	// first life, in which b is not finished
-	// Added web/a
-	// Added web/b
+	// there is web/a
+	// there is web/b
 	// second life
-	// Added web/b
-	// Deleted web/a
+	// there is web/b
+	// deleted web/a
 }
 
 // A workqueue whose items come back after a restart, until they are done.
@@ -144,7 +152,7 @@ func ExampleNewDurableQueue() {
 
 	inner := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	queue := informer.NewDurableQueue(inner, func(e informer.Event) []string {
-		if e.Type == informer.EventReset {
+		if e.Reset {
 			return nil // every object follows
 		}
 		return []string{e.Key}

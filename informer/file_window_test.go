@@ -34,7 +34,7 @@ func TestSyncDoesNotWaitForWindow(t *testing.T) {
 				t.Errorf("life %d: synced after %s", life, took)
 			}
 			l.equal()
-			if got := len(lasting.taken()); got < n || got > n+2 { // and what came last
+			if got := len(lasting.taken()); got < n || got > n+3 { // and what came last, and a Reset
 				t.Errorf("life %d: told %d events", life, got)
 			}
 			if st := l.inf.State(); life > 0 && (len(st.Relists) > 0 || st.Resumes != 1) {
@@ -48,7 +48,8 @@ func TestSyncDoesNotWaitForWindow(t *testing.T) {
 			if took := time.Since(began); took > time.Second {
 				t.Errorf("life %d: it took %s to end", life, took)
 			}
-			if hs := handlersOf(t, w.path); len(hs) != 1 || hs[0].Pending > 0 {
+			// The late ones may have been committed at the end, when nothing is told any more.
+			if hs := handlersOf(t, w.path); len(hs) != 1 || hs[0].Pending > 2 {
 				t.Errorf("life %d: %+v", life, hs)
 			}
 			lasting.taken()

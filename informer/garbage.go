@@ -69,7 +69,7 @@ func (inf *Informer) collectAfterBursts(ctx context.Context, lags func() []Lag) 
 			if rests++; done != inf.sinceRest.Load() {
 				rests = 0 // the burst goes on
 			} else {
-				resting = rests == mostRests || slices.Equal(behind, lags())
+				resting = rests == mostRests || slices.EqualFunc(behind, lags(), Lag.sameWork)
 			}
 		}
 		inf.sinceRest.Store(0)

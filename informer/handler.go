@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // minimumResyncPeriod is client-go's.
@@ -139,11 +137,11 @@ func (inf *Informer) replayAgain() {
 // RemoveEventHandler stops calling a handler. It does not wait for a call under way;
 // cache.ShutDownEventHandler does. The next life of the process tells the changes that
 // the handler was not told, unless this life goes on without a handler for the grace of
-// 30 s. A durable handler's name and position stay in the file; RemoveDurableHandler also
+// 30 s. A durable handler's name and pending keys stay in the file; RemoveDurableHandler also
 // removes them. As in client-go, a handler of another informer is left alone.
 func (inf *Informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	switch l := handle.(type) {
-	case *durable.Handler:
+	case *durableHandler:
 		return inf.stopDurable(l)
 	case *listener:
 		inf.mu.Lock()
@@ -172,7 +170,7 @@ func (inf *Informer) listen(ctx context.Context) {
 		inf.listenLocked(l)
 	}
 	for d := range inf.durables {
-		d.Start(inf.running, &inf.telling)
+		d.start(inf.running, &inf.telling)
 	}
 }
 

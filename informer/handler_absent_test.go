@@ -9,8 +9,6 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
-
-	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // gate is a handler whose calls wait while it is shut.
@@ -264,16 +262,16 @@ func TestRemoveDurableInsideACall(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it hangs")
 	}
-	<-reg.(*durable.Handler).ShutdownChan()
+	<-reg.(*durableHandler).ShutdownChan()
 	if calls != 1 {
 		t.Errorf("%d calls", calls)
 	}
-	r.expect("initial a")
+	r.expect("reset", "initial a")
 	l.acknowledged()
 	w.create("b")
 	r.expect("add b")
 	l.acknowledged().end()
-	if hs := handlersOf(t, w.path); len(hs) != 1 || hs[0].Entries > 0 {
+	if hs := handlersOf(t, w.path); len(hs) != 1 || hs[0].Pending > 0 {
 		t.Errorf("%+v", hs)
 	}
 }

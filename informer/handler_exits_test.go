@@ -12,6 +12,7 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/tuning"
@@ -63,12 +64,12 @@ func TestDurableHandlerThatExits(t *testing.T) {
 			runtime.Goexit()
 		}
 		return h.HandleEvent(ctx, e)
-	}), DurableOptions{})
+	}), DurableOptions{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Millisecond, 10*time.Millisecond)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.run().synced().acknowledged()
-	h.expect("initial a", "initial b")
+	h.expect("reset", "initial a", "initial b")
 	w.update("a", "1")
 	l.equal().acknowledged()
 	h.expect("update a")

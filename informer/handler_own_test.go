@@ -53,7 +53,9 @@ func (h *tellings) handler() cache.ResourceEventHandler {
 
 func (h *tellings) durable() DurableHandler {
 	return DurableHandlerFunc(func(_ context.Context, e Event) error {
-		h.note(map[bool]string{true: "gone", false: "put"}[e.Type == cache.Deleted], e.Object)
+		each(e, func(typ cache.DeltaType, obj any) {
+			h.note(map[bool]string{true: "gone", false: "put"}[typ == cache.Deleted], obj)
+		})
 		return nil
 	})
 }

@@ -29,8 +29,9 @@ import (
 // is named. A file without informers is ready: a manager that waits for its lease has
 // none.
 //
-// The error names each source that is not ready, and says why. Without a DB the check
-// always fails.
+// The error names each source that is not ready, and says why, and how much its durable
+// handlers have not done. That alone does not make a program unready; see [Informer.Lags].
+// Without a DB the check always fails.
 func Ready(db *boltstore.DB, maxAge time.Duration, informers ...cache.SharedIndexInformer) func(*http.Request) error {
 	if db == nil {
 		return noFile
@@ -114,14 +115,14 @@ func notReady(user any, maxAge time.Duration) error {
 	if u, ok := user.(interface{ State() reflector.State }); ok {
 		st = u.State()
 	}
-	synced := true
+	synced, pending := true, ""
 	switch u := user.(type) {
 	case *Informer:
 		name = u.store.Source().String()
 		if u.IsStopped() {
 			return fmt.Errorf("%s has ended", name)
 		}
-		synced = u.HasSynced()
+		synced, pending = u.HasSynced(), pendingOf(u)
 	case cache.SharedIndexInformer:
 		name, synced = u.HasSyncedChecker().Name(), u.HasSynced()
 		if u.IsStopped() {
@@ -135,6 +136,7 @@ func notReady(user any, maxAge time.Duration) error {
 	if st.Phase != "" {
 		why = ": " + st.String()
 	}
+	why += pending
 	if !synced {
 		return fmt.Errorf("%s has not synced%s", name, why)
 	}
@@ -148,6 +150,16 @@ func notReady(user any, maxAge time.Duration) error {
 		return fmt.Errorf("%s was confirmed %s ago, more than %s%s", name, duration.HumanDuration(age), maxAge, why)
 	}
 	return nil
+}
+
+// pendingOf says what the informer's durable handlers have not done.
+func pendingOf(inf *Informer) (s string) {
+	for _, l := range inf.Lags() {
+		if l.Handler != "" && l.Pending > 0 {
+			s += fmt.Sprintf(" (%v)", l)
+		}
+	}
+	return s
 }
 
 // joined joins errors into one of one line, nil if there are none.

@@ -337,7 +337,7 @@ func TestLags(t *testing.T) {
 	l := w.live(Options{}, newRecorder(t), slow)
 	r := newLedger(t)
 	r.answers(func(e Event) error {
-		if e.Key == "default/b" && e.Type == cache.Updated {
+		if e.Key == "default/b" && !e.Initial {
 			return errors.New("not now")
 		}
 		return nil
@@ -356,28 +356,44 @@ func TestLags(t *testing.T) {
 	l.equal()
 	eventually(t, "behind", func() bool {
 		lags := l.inf.Lags()
-		return lags[0] == Lag{Entries: 2} && lags[1] == Lag{Handler: "mail", Entries: 1, Unacknowledged: 1, Failing: 1}
+		d := lags[1]
+		return lags[0] == Lag{Entries: 2} && d.Handler == "mail" && d.Pending == 1 && d.Failing == 1 && d.Failures > 0 && !d.Behind &&
+			!d.Since.IsZero() && d.Age > 0
 	})
 	close(blocked)
 	eventually(t, "told", func() bool { return l.inf.Lags()[0] == Lag{} })
 }
 
-// TestLagOfParkedKeys: keys that were moved to the file are counted, in the next life,
-// too.
-func TestLagOfParkedKeys(t *testing.T) {
-	w := newWorld(t)
-	w.options.FlushInterval = time.Millisecond
-	r := newLedger(t)
-	r.answers(func(Event) error { return errors.New("not now") })
-	o := DurableOptions{maxPending: 4, stuckAfter: 1}
-	l := w.durably(o, r).run().synced()
-	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
-		w.create(name)
-	}
-	eventually(t, "parked", func() bool { return l.inf.Lags()[0].Parked > 0 })
-	l.end()
-	parked := int(handlersOf(t, w.path)[0].Parked)
-	if again := w.durably(o, r).inf.Lags(); again[0].Parked != parked {
-		t.Errorf("the next life counts %d, the file has %d", again[0].Parked, parked)
-	}
+// TestLagOfPendingKeys: the next life counts the keys that are pending in the file, before it
+// runs, too. An error of Ready says how many there are, and how old the oldest is.
+func TestLagOfPendingKeys(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		r := newLedger(t)
+		r.answers(func(e Event) error {
+			if e.Reset {
+				return nil
+			}
+			return errors.New("not now")
+		})
+		l := w.durably(DurableOptions{}, r).run().synced()
+		for _, name := range []string{"a", "b", "c"} {
+			w.create(name)
+		}
+		after(time.Minute)
+		l.end()
+		w.sim.Stall(true)
+		after(time.Hour)
+		l = w.durably(DurableOptions{}, r)
+		if lag := l.inf.Lags()[0]; lag.Pending != 3 || !lag.Since.IsZero() {
+			t.Errorf("%+v", lag)
+		}
+		l.run()
+		after(time.Second)
+		err := Ready(l.db, 0)(nil)
+		if err == nil || !strings.Contains(err.Error(), `durable handler "test": 3 keys pending, the oldest for 61m, 3 failing`) {
+			t.Error(err)
+		}
+		w.sim.Stall(false)
+		l.end()
+	})
 }

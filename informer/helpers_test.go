@@ -71,18 +71,6 @@ func byBookmark(o Options) Options {
 	return o
 }
 
-// damageJournal flips a bit in the last block.
-func damageJournal(t *testing.T, path string) {
-	t.Helper()
-	filetest.InSource(t, path, func(src *bolt.Bucket) error {
-		j := src.Bucket([]byte("journal"))
-		k, v := j.Cursor().Last()
-		b := slices.Clone(v)
-		b[len(b)-1] ^= 1
-		return j.Put(slices.Clone(k), b)
-	})
-}
-
 func handlersOf(t *testing.T, path string) []boltstore.HandlerState {
 	t.Helper()
 	db, err := boltstore.Open(path, boltstore.Options{ReadOnly: true, Keyset: sealtest.Default()})

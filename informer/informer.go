@@ -16,7 +16,6 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
 	"github.com/kubewake/kubewake/informer/internal/backlog"
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -24,7 +23,7 @@ import (
 // interface. It is one type because users hold it as one.
 //
 // About half of its methods are those of client-go's interface. handler_listener.go tells
-// plain handlers, and internal/durable tells durable ones.
+// plain handlers, and durable_handler.go tells durable ones.
 type Informer struct {
 	o           Options
 	store       *boltstore.Claimed
@@ -57,8 +56,7 @@ type Informer struct {
 	parted      chan struct{} // absent has one more
 	sinceRest   atomic.Int64  // bytes handed out since the last rest
 	bursts      chan struct{} // they are at least burstBytes
-	durables    map[*durable.Handler]DurableHandler
-	sharing     atomic.Int32    // len(durables)
+	durables    map[*durableHandler]struct{}
 	naming      sync.Mutex      // held by addNamed
 	running     context.Context // of the listeners, nil before Run
 	listening   sync.WaitGroup  // the mutation detector
@@ -99,7 +97,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	inf := &Informer{
 		toldAtStart: st.Told, toldNow: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}), lease: lease,
-		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable.Handler]DurableHandler{},
+		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durableHandler]struct{}{},
 		parted: make(chan struct{}, 1), bursts: make(chan struct{}, 1),
 		mutated: cache.NewCacheMutationDetector(fmt.Sprintf("%T", example)),
 	}

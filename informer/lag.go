@@ -1,23 +1,56 @@
 package informer
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 // Lag is how far a handler is behind the file.
 type Lag struct {
 	// Handler is a durable handler's name. "" is the plain handler that is furthest
-	// behind, if there is any.
+	// behind, if there is any. For it, Entries counts the journal's entries behind the last
+	// one from which it has returned. The other fields are of durable handlers.
 	Handler string
-	// Entries counts the journal's newest entries. For a plain handler they begin behind the
-	// last one from which it has returned. For a durable one they begin behind the mark in
-	// the file, up to which it needs none; later ones may be acknowledged already.
 	Entries uint64
-	// Unacknowledged counts the keys that a durable handler has in memory and has not
-	// acknowledged. Failing counts those among them whose last event it has refused.
-	// Parked counts its parked keys in the file.
-	Unacknowledged, Failing, Parked int
+	// Pending counts the keys that the handler has not acknowledged, with those that are
+	// still to be added after a Reset. Behind says that keys are still to be added: a
+	// Reset is owed, or objects are being added after one, or the changes of a large list.
+	Pending uint64
+	Behind  bool
+	// Since is when the oldest key that the handler has in hand became pending, zero if
+	// there is none, and Age is how long ago that is. Older keys may wait in the file
+	// while the handler works through what was pending at its start.
+	Since time.Time
+	Age   time.Duration
+	// Failing counts the keys that were refused since they were last acknowledged, Failures
+	// the refused calls since the handler was added.
+	Failing  int
+	Failures uint64
+}
+
+// String says what a durable handler has not done.
+func (l Lag) String() string {
+	s := fmt.Sprintf("durable handler %q: %d keys pending", l.Handler, l.Pending)
+	if l.Pending == 1 {
+		s = fmt.Sprintf("durable handler %q: 1 key pending", l.Handler)
+	}
+	if !l.Since.IsZero() {
+		s += ", the oldest for " + duration.HumanDuration(l.Age)
+	}
+	if l.Failing > 0 {
+		s += fmt.Sprintf(", %d failing", l.Failing)
+	}
+	return s
+}
+
+// sameWork says whether nothing has been done or added between two lags of a handler.
+func (l Lag) sameWork(m Lag) bool {
+	l.Age, m.Age = 0, 0
+	return l == m
 }
 
 // Lags returns how far the handlers are behind, plain ones first, then durable ones by
@@ -35,8 +68,7 @@ func (inf *Informer) Lags() (all []Lag) {
 	}
 	first := len(all)
 	for d := range inf.durables {
-		l := d.Lag()
-		all = append(all, Lag{d.Name(), last - min(l.Mark, last), l.Keys, l.Failing, int(l.Parked)})
+		all = append(all, d.lag())
 	}
 	slices.SortFunc(all[first:], func(a, b Lag) int { return strings.Compare(a.Handler, b.Handler) })
 	return all

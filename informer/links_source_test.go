@@ -278,10 +278,9 @@ func (h linkedHandler) OnUpdate(_, o any)   { h.told(h.s.there, "plain", cache.U
 func (h linkedHandler) OnDelete(o any)      { h.told(h.s.there, "plain", cache.Deleted, o) }
 
 func (h linkedHandler) HandleEvent(_ context.Context, e Event) error {
-	if e.Type == EventReset {
+	if e.Reset && len(h.s.durable) > 0 {
 		h.s.fault("the durable handler starts over")
-		return nil
 	}
-	h.told(h.s.durable, "durable", e.Type, e.Object)
+	each(e, func(typ cache.DeltaType, obj any) { h.told(h.s.durable, "durable", typ, obj) })
 	return nil
 }

@@ -23,9 +23,9 @@ type flash struct {
 	rv   string
 }
 
-// keptOfKey is how many deletes of a key are told at least to a durable handler
-// that is behind; of more than that, the last one is.
-const keptOfKey = 6
+// keptOfKey is how many deletes of a key are told to a durable handler that is behind; of
+// more than that, the first one and the last ones are.
+const keptOfKey = mostDeletes
 
 // flashed makes the server announce a flash, which all handlers must be told, or does
 // nothing if there is an object under that key.
@@ -74,6 +74,9 @@ func (s *modelServer) excuseLocked() {
 func (o *observer) owe(name string, f *flash) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.durable && !o.filled {
+		return // its key becomes pending after the Reset, if the object is still there
+	}
 	if o.owed == nil {
 		o.owed = map[string][]*flash{}
 	}
@@ -116,5 +119,5 @@ func (o *observer) hasSettled(s *modelServer) {
 	for name, n := range s.deletes {
 		o.settled[name] = n.Load()
 	}
-	o.owed = nil
+	o.owed, o.filled = nil, true
 }

@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // observer is a handler that keeps the changes it is told, over all lives, and checks
@@ -36,18 +33,19 @@ type observer struct {
 	seqs   map[string]uint64             // last told
 	trace  map[string][]string           // the last that it was told, for each key
 
-	// later are events to be acknowledged when it goes on, open those of each
-	// key that were told since telling last went back to the first.
-	later []Event
-	open  map[string]map[*durable.Delivery]bool
-	turns map[string]durable.Turn
+	// later are events to be acknowledged when it goes on.
+	later   []Event
+	refused map[string]uint64 // last seq, by name
+	begun   bool              // it was told the Reset with which a name begins
+	again   bool              // it may be told it again: the acknowledgement was perhaps lost
+	filled  bool              // and has settled since
 
 	owed    map[string][]*flash // by name; what it was not told yet
 	settled map[string]int64    // deletes of which it was told
 }
 
 func newObserver(acknowledges bool) *observer {
-	o := &observer{durable: acknowledges, there: map[string]*corev1.ConfigMap{}, last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{}, fresh: map[string]bool{}, gone: map[types.UID]bool{}, seqs: map[string]uint64{}, trace: map[string][]string{}, open: map[string]map[*durable.Delivery]bool{}, turns: map[string]durable.Turn{}}
+	o := &observer{durable: acknowledges, there: map[string]*corev1.ConfigMap{}, last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{}, fresh: map[string]bool{}, gone: map[types.UID]bool{}, seqs: map[string]uint64{}, trace: map[string][]string{}, refused: map[string]uint64{}}
 	o.cond.L = &o.mu
 	return o
 }
@@ -85,9 +83,21 @@ func (o *observer) leave() {
 	o.stuck("")
 }
 
+// ack acknowledges an event. What it contains is told again only if it was refused before.
 func (o *observer) ack(e Event) {
 	e.Ack()
-	delete(o.open[e.Key], e.delivery)
+	o.accepts(e)
+}
+
+func (o *observer) accepts(e Event) {
+	if name := nameOf(e); e.Seq > o.refused[name] {
+		o.acked[name] = max(o.acked[name], e.Seq)
+	}
+}
+
+func (o *observer) refuses(e Event) error {
+	o.refused[nameOf(e)] = max(o.refused[nameOf(e)], e.Seq)
+	return errUnwilling
 }
 
 // answer acknowledges some of the events that it has left for later, in any order, and
@@ -103,7 +113,10 @@ func (o *observer) answer(n int) {
 		switch e := o.later[i]; (i + n) % 4 {
 		case 0:
 			o.trace[nameOf(e)] = append(o.trace[nameOf(e)], fmt.Sprint("refuses ", e.Seq))
-			e.Nack(errUnwilling) // it is open until it is told again
+			e.Nack(o.refuses(e))
+			if n&2 > 0 {
+				left = append(left, e) // to be acknowledged after all
+			}
 		case 1:
 			left = append(left, e)
 		default:
@@ -132,8 +145,8 @@ func (o *observer) live(lost bool) *teller {
 	}
 	if lost {
 		clear(o.acked)
+		o.again = true
 	}
-	clear(o.open)
 	clear(o.fresh)
 	clear(o.gone)
 	for _, e := range o.later {
@@ -164,8 +177,7 @@ func (o *observer) note(typ cache.DeltaType, obj *corev1.ConfigMap, old any, e *
 		s += " from " + p.ResourceVersion
 	}
 	if e != nil {
-		t := e.delivery.Inspect()
-		s += fmt.Sprintf(" at %d attempt %d initial %v %s %s, first %d parked %v more %v", e.Seq, e.Attempt, e.Initial, o.mood, t.Handler, t.First, t.Parked, t.More)
+		s += fmt.Sprintf(" at %d attempt %d initial %v %s", e.Seq, e.Attempt, e.Initial, o.mood)
 	}
 	t := append(o.trace[obj.Name], s)
 	o.trace[obj.Name] = t[max(0, len(t)-100):]
@@ -177,10 +189,34 @@ func (o *observer) fault(format string, args ...any) {
 
 var errUnwilling = errors.New("not now")
 
-func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
+// called begins a call, of a Reset if name is empty. It returns once the handler no longer
+// stalls.
+func (t *teller) called(name string) error {
+	t.calls++
+	for (t.mood == "stall" || t.mood == "freeze" || name != "" && t.slow == name) && t.life == t {
+		t.cond.Wait()
+	}
+	if t.life != t {
+		return errUnwilling
+	}
+	return nil
+}
+
+// told is a call of a plain handler.
+func (t *teller) told(typ cache.DeltaType, obj, old any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.calls++
+	o := t.objectOf(typ, obj)
+	if o == nil || t.called(o.Name) != nil {
+		return
+	}
+	t.note(typ, o, old, nil)
+	t.judge(typ, o, old, !t.fresh[o.Name])
+	t.fresh[o.Name] = true
+	t.believe(typ, o)
+}
+
+func (t *teller) objectOf(typ cache.DeltaType, obj any) *corev1.ConfigMap {
 	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = d.Obj
 	}
@@ -189,37 +225,10 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 		t.fault("%s with a %T", typ, obj)
 		return nil
 	}
-	for (t.mood == "stall" || t.mood == "freeze" || t.slow == o.Name) && t.life == t {
-		t.cond.Wait()
-	}
-	if t.life != t {
-		return errUnwilling
-	}
-	t.note(typ, o, old, e)
-	// In a new life, and if a key's events are told again, the first may be older than
-	// the state it knows.
-	anew := !t.fresh[o.Name]
-	if e != nil {
-		anew = anew || e.Attempt > 1 && t.turns[e.Key] != e.delivery.Inspect().Turn
-	}
-	t.judge(typ, o, old, anew)
-	if e != nil && e.Seq < t.acked[o.Name] {
-		t.fault("%s of %s at %d is told after %d was acknowledged: %q", typ, o.Name, e.Seq, t.acked[o.Name], t.trace[o.Name])
-	}
-	if e != nil && !anew && e.Seq < t.seqs[o.Name] {
-		t.fault("%s of %s at %d after %d: %q", typ, o.Name, e.Seq, t.seqs[o.Name], t.trace[o.Name])
-	}
-	if e != nil && t.mood == "fail" {
-		return errUnwilling // and it has seen nothing
-	}
-	t.fresh[o.Name] = true
-	if e != nil {
-		t.seqs[o.Name] = e.Seq
-		if turn := e.delivery.Inspect().Turn; t.turns[e.Key] != turn {
-			delete(t.open, e.Key)
-			t.turns[e.Key] = turn
-		}
-	}
+	return o
+}
+
+func (t *teller) believe(typ cache.DeltaType, o *corev1.ConfigMap) {
 	t.gone[o.UID] = typ == cache.Deleted
 	t.last[o.UID], t.seen[string(o.UID)+o.ResourceVersion] = typ, true
 	if typ == cache.Deleted {
@@ -228,19 +237,6 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 	} else {
 		t.there[o.Name] = o
 	}
-	switch {
-	case e == nil:
-	case t.mood == "later":
-		if t.open[e.Key] == nil {
-			t.open[e.Key] = map[*durable.Delivery]bool{}
-		}
-		t.open[e.Key][e.delivery] = true
-		t.later = append(t.later, *e)
-		return ErrAckLater
-	case !e.delivery.Inspect().More && len(t.open[e.Key]) == 0:
-		t.acked[o.Name] = e.Seq
-	}
-	return nil
 }
 
 // judge compares a change with the handler's knowledge. anew: the handler may know a
@@ -285,12 +281,9 @@ func versionOf(o *corev1.ConfigMap) int {
 	return n
 }
 
-func (t *teller) OnAdd(obj any, _ bool) { _ = t.told(cache.Added, obj, nil, nil) }
-func (t *teller) OnUpdate(old, obj any) { _ = t.told(cache.Updated, obj, old, nil) }
-func (t *teller) OnDelete(obj any)      { _ = t.told(cache.Deleted, obj, nil, nil) }
-func (t *teller) HandleEvent(_ context.Context, e Event) error {
-	return t.told(e.Type, e.Object, e.Old(), &e)
-}
+func (t *teller) OnAdd(obj any, _ bool) { t.told(cache.Added, obj, nil) }
+func (t *teller) OnUpdate(old, obj any) { t.told(cache.Updated, obj, old) }
+func (t *teller) OnDelete(obj any)      { t.told(cache.Deleted, obj, nil) }
 
 // differs says which object it does not know, or still knows although it is gone.
 func (o *observer) differs(want map[string]*corev1.ConfigMap) string {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/seal"
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	"github.com/kubewake/kubewake/internal/tuning"
 	"github.com/kubewake/kubewake/reflector"
 )
@@ -300,10 +299,7 @@ func (m *model) start() {
 func (m *model) addDurable(name string, o *observer, lost bool) cache.ResourceEventHandlerRegistration {
 	d := DurableOptions{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Microsecond, time.Millisecond)}
 	if m.small {
-		d.maxPending, d.Workers, d.stuckAfter = 5, 2, time.Millisecond
-		if name == "second" {
-			d.maxPending = 24 // a key's are collapsed before
-		}
+		d.Workers = 2
 	}
 	reg, err := m.inf.AddDurableHandler(name, o.live(lost), d)
 	if err != nil {
@@ -319,7 +315,7 @@ func (m *model) addAgain() {
 	if err := m.inf.RemoveEventHandler(m.durableReg); err != nil {
 		m.t.Fatal(err)
 	}
-	<-m.durableReg.(*durable.Handler).ShutdownChan()
+	<-m.durableReg.(*durableHandler).ShutdownChan()
 	m.durableReg = m.addDurable("first", m.durable, false)
 }
 

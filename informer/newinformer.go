@@ -85,7 +85,7 @@ const callGrace = 100 * time.Millisecond
 // await waits until all handlers have ended. If another informer wants the source, it does
 // not wait for long. The caller of that one may have a lock that a handler waits for, as a
 // manager's cache does. A handler in its last call needs nothing of the source. A later
-// acknowledgement has no effect: the position in the file is no longer this informer's.
+// acknowledgement has no effect: the pending keys in the file are no longer this informer's.
 func (l *lease) await(told <-chan struct{}) {
 	select {
 	case <-told:

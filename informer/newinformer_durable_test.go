@@ -46,6 +46,9 @@ type namedHandler struct {
 func (h *namedHandler) DurableName() string { return "named" }
 
 func (h *namedHandler) HandleEvent(_ context.Context, e Event) error {
+	if e.Reset {
+		return nil
+	}
 	h.tell(e.Key)
 	if !h.accept(e.Key) {
 		return errors.New("not yet")

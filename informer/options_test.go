@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/internal/tuning"
@@ -169,19 +170,13 @@ func TestAnyOptionValues(t *testing.T) {
 	}
 }
 
-// TestAnyDurableOptionValues: no value of a bound or a time keeps a durable handler
-// from being told, also of keys that are stuck for a while.
+// TestAnyDurableOptionValues: no value of an option keeps a durable handler from being
+// told, also of keys that are stuck for a while.
 func TestAnyDurableOptionValues(t *testing.T) {
-	cases := map[string]DurableOptions{}
-	for _, n := range []int{-1, 1, math.MinInt, math.MaxInt} {
-		cases[fmt.Sprint("maxPending ", n)] = DurableOptions{maxPending: n, stuckAfter: time.Second}
-		cases[fmt.Sprint("pendingBytes ", n)] = DurableOptions{pendingBytes: n, stuckAfter: time.Second}
+	cases := map[string]DurableOptions{
+		"none": {}, "Workers negative": {Workers: -1}, "many Workers": {Workers: 100},
+		"longest backoff": {RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Minute, longest)},
 	}
-	for _, d := range []time.Duration{-1, 1, shortest, longest} {
-		cases[fmt.Sprint("stuckAfter ", int64(d))] = DurableOptions{stuckAfter: d, maxPending: 100}
-		cases[fmt.Sprint("stuckAfter full ", int64(d))] = DurableOptions{stuckAfter: d, maxPending: 2}
-	}
-	cases["Workers negative"] = DurableOptions{Workers: -1}
 	for name, o := range cases {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

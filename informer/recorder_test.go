@@ -114,23 +114,37 @@ func (l *ledger) HandleEvent(_ context.Context, e Event) error {
 	l.events = append(l.events, e)
 	answer := l.answer
 	l.mu.Unlock()
-	switch e.Type {
-	case cache.Added:
-		l.OnAdd(e.Object, e.Initial)
-	case cache.Updated:
-		l.OnUpdate(e.Old(), e.Object)
-	case cache.Deleted:
-		l.OnDelete(e.Object)
-	case EventReset:
+	if e.Reset {
 		l.recorder.mu.Lock()
 		l.there = map[string]*corev1.ConfigMap{}
 		l.log = append(l.log, "reset")
 		l.recorder.mu.Unlock()
 	}
+	for _, gone := range e.Deleted {
+		l.OnDelete(gone.Object)
+	}
+	if o, ok := e.Object.(*corev1.ConfigMap); ok {
+		l.tell(e, o)
+	}
 	if answer != nil {
 		return answer(e)
 	}
 	return nil
+}
+
+// tell is told the present object: as an update if it knows the object.
+func (l *ledger) tell(e Event, o *corev1.ConfigMap) {
+	if old, ok := e.Old.(*corev1.ConfigMap); ok && (old.Name != o.Name || old.UID != o.UID) {
+		l.t.Errorf("old is %s %s, the object %s %s", old.Name, old.UID, o.Name, o.UID)
+	}
+	l.recorder.mu.Lock()
+	known := l.there[o.Name] != nil
+	l.recorder.mu.Unlock()
+	if known && !e.Initial {
+		l.told("update ", o.Name, o)
+		return
+	}
+	l.OnAdd(o, e.Initial)
 }
 
 func (l *ledger) answers(fn func(e Event) error) {
@@ -146,4 +160,34 @@ func (l *ledger) taken() []Event {
 	events := l.events
 	l.events = nil
 	return events
+}
+
+// takenOf waits for events of a key, and returns all since the last call.
+func (l *ledger) takenOf(key string, n int) []Event {
+	l.t.Helper()
+	eventually(l.t, "told of "+key, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		count := 0
+		for _, e := range l.events {
+			if e.Key == key {
+				count++
+			}
+		}
+		return count >= n
+	})
+	return l.taken()
+}
+
+// each calls fn for the deletes of an event and then for its object.
+func each(e Event, fn func(typ cache.DeltaType, obj any)) {
+	for _, gone := range e.Deleted {
+		fn(cache.Deleted, gone.Object)
+	}
+	switch {
+	case e.Old != nil:
+		fn(cache.Updated, e.Object)
+	case e.Object != nil:
+		fn(cache.Added, e.Object)
+	}
 }

@@ -131,7 +131,7 @@ func (l blife) OnAdd(obj any, _ bool) { _ = l.told(cache.Added, obj) }   // a pl
 func (l blife) OnUpdate(_, obj any)   { _ = l.told(cache.Updated, obj) } // as in OnAdd
 func (l blife) OnDelete(obj any)      { _ = l.told(cache.Deleted, obj) } // as in OnAdd
 func (l blife) HandleEvent(_ context.Context, e Event) error {
-	if e.Type == EventReset {
+	if e.Reset {
 		b := l.belief
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -143,7 +143,15 @@ func (l blife) HandleEvent(_ context.Context, e Event) error {
 		b.ahead = false
 		return nil
 	}
-	return l.told(e.Type, e.Object)
+	for _, gone := range e.Deleted {
+		if err := l.told(cache.Deleted, gone.Object); err != nil {
+			return err
+		}
+	}
+	if e.Object == nil {
+		return nil
+	}
+	return l.told(cache.Added, e.Object)
 }
 
 // tsource is one source of the file.

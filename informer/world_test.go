@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	"github.com/kubewake/kubewake/reflector"
@@ -162,7 +161,7 @@ func (inf *Informer) replayed() bool {
 		}
 	}
 	for d := range inf.durables {
-		if d.Inspect().Replaying {
+		if !d.HasSynced() {
 			return false
 		}
 	}
@@ -170,7 +169,7 @@ func (inf *Informer) replayed() bool {
 }
 
 // only is the informer's durable handler.
-func (l *life) only() (d *durable.Handler) {
+func (l *life) only() (d *durableHandler) {
 	l.inf.mu.Lock()
 	defer l.inf.mu.Unlock()
 	for d = range l.inf.durables {

@@ -30,7 +30,12 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 CONFIRMED is when the server last said that the state is current, COMPARED when all
 objects were last compared with a list, and SYNCED whether the source was ever listed whole.
 JOURNAL is the size of its history in bytes.
-UNTOLD counts the changes that plain handlers have still to be told.`,
+UNTOLD counts the changes that plain handlers have still to be told.
+
+Below them are the durable handlers. PENDING counts the keys that one has not acknowledged,
+OLDEST is for how long the first of these has been pending, and DELETES counts the deletes that
+are kept with them. A handler whose STATE is "reset" must first be told to start over; then
+its set of keys is "filling", from all objects. SEEN is when a program last had the handler.`,
 		Example: `  kubewake status --db cache.db
   kubewake status --db cache.db -o json`,
 		Args: cobra.NoArgs,
@@ -153,28 +158,40 @@ func printOwner(w io.Writer, o *live.Owner) {
 	}
 }
 
-// printHandlers prints how far behind each durable handler is, if there are any.
+// printHandlers prints the pending keys of each durable handler, if there are any.
 func printHandlers(out io.Writer, states []boltstore.State) error {
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-	header := "\nHANDLER\tSOURCE\tBEHIND\tENTRIES\tBYTES\tPARKED\tPARKEDBYTES\tCOLLAPSED\tSEEN\n"
+	header := "\nHANDLER\tSOURCE\tPENDING\tOLDEST\tDELETES\tBYTES\tSTATE\tSEEN\n"
 	for _, st := range states {
 		for _, h := range st.Handlers {
 			fmt.Fprint(w, header)
 			header = ""
-			behind := h.Behind.Truncate(time.Second).String()
+			oldest := h.Age.Truncate(time.Second).String()
 			switch {
-			case h.Reset:
-				behind = "to start over"
-			case h.Replaying:
-				behind = "in its first replay"
-			case h.BehindUnknown:
-				behind = "unknown"
+			case h.AgeUnknown:
+				oldest = "unknown"
+			case h.Bytes == 0: // none is in the set
+				oldest = "-"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", h.Name, st.Source, behind, h.Entries, h.Bytes,
-				h.Parked, h.ParkedBytes, h.Collapsed, ago(h.Seen, h.SeenAge))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", h.Name, st.Source, h.Pending, oldest, h.Deleted, h.Bytes,
+				handlerState(h), ago(h.Seen, h.SeenAge))
 		}
 	}
 	return w.Flush()
+}
+
+// handlerState says what a durable handler is told next, in a word.
+func handlerState(h boltstore.HandlerState) string {
+	switch {
+	case h.Reset:
+		return "reset"
+	case h.Behind:
+		return "filling"
+	case h.Pending > 0:
+		return "pending"
+	default:
+		return "idle"
+	}
 }
 
 func oneOf(output string, allowed ...string) error {

@@ -25,13 +25,17 @@ import (
 	"github.com/kubewake/kubewake/informer"
 )
 
-// Kind is source.Kind, but its work is durable. After a start the handler gets the events
+// Kind is source.Kind, but its work is durable. After a start the handler gets the keys
 // that have not been acknowledged, deletes included. If the file does not know the work's
 // name, the handler gets every object, as in an initial list. If the file has lost what
 // the work was told, it also gets every object; see [Work.OnReset].
 //
-// If changes were collapsed, the old object of an update may be older than the one that
-// the handler was last given. There are no resyncs (cache.Options.SyncPeriod): return a
+// Handler and predicates get each unacknowledged delete of a key, and then the present
+// object: as an update from the object that was acknowledged last where this process still
+// has that (see informer.Event.Old), otherwise as a create. So a predicate that compares
+// the two objects lets some changes pass that it would drop in a stock controller.
+//
+// There are no resyncs (cache.Options.SyncPeriod): return a
 // RequeueAfter for objects that should be looked at from time to time. If the cache has
 // the objects in memory only (see informer.ForControllerRuntime), the source is no more
 // durable than source.Kind, and the log says so.
@@ -105,7 +109,7 @@ func (k *kind[object]) start(ctx context.Context, q workqueue.TypedRateLimitingI
 	}); err != nil {
 		return fmt.Errorf("controllerruntime: no informer: %w", errors.Join(err, last))
 	}
-	t := &teller[object]{kind: k, ctx: ctx, queue: q, origin: new(byte)}
+	t := &teller[object]{kind: k, ctx: ctx, queue: q, items: k.work.requests(), origin: new(byte)}
 	t.plain = func() {
 		l.Error(nil, "The work of a source is not durable, since the cache keeps its objects in memory only")
 	}
@@ -147,6 +151,7 @@ type teller[object client.Object] struct {
 	*kind[object]
 	ctx    context.Context // of the controller
 	queue  workqueue.TypedRateLimitingInterface[reconcile.Request]
+	items  *requests
 	origin any // tells the objects of one source from those of another
 
 	plain  func() // says that the source is not durable
@@ -163,39 +168,36 @@ func (t *teller[object]) DurableDone() <-chan struct{} { return t.ctx.Done() }
 
 // HandleEvent implements informer.DurableHandler.
 func (t *teller[object]) HandleEvent(ctx context.Context, e informer.Event) error {
-	if e.Type == informer.EventReset { // every object follows
-		log.FromContext(t.ctx).Info("The work starts over, since the file no longer says what it was told; deletes may have been missed",
+	if e.Reset { // every object follows
+		log.FromContext(t.ctx).Info("The work starts over, since the file does not say what it was told; deletes may have been missed",
 			"work", t.work.name, "type", fmt.Sprintf("%T", t.obj))
 		if f := t.work.onReset.Load(); f != nil && *f != nil {
 			return (*f)(ctx)
 		}
 		return nil
 	}
-	s := newShare(origin{t.origin, e.Key}, e)
-	r := newRecorder(t.work, t.queue, s)
+	r := newRecorder(t.items, t.queue, t.items.Begin(origin{t.origin, e.Key}, false, e.WithoutObjects().Ack))
 	t.tell(e, r)
-	r.close()
-	if s.finished() {
+	if r.close() {
 		return nil // there is nothing to do for it
 	}
 	return informer.ErrAckLater
 }
 
 func (t *teller[object]) tell(e informer.Event, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	obj, final := e.Object.(object)
-	if d, ok := e.Object.(toolscache.DeletedFinalStateUnknown); ok {
-		obj, _ = d.Obj.(object)
-	}
-	switch e.Type {
-	case toolscache.Deleted:
-		t.deleted(obj, !final, q)
-	case toolscache.Updated:
-		if old, ok := e.Old().(object); ok {
-			t.updated(old, obj, q)
-			return
+	for _, gone := range e.Deleted {
+		obj, final := gone.Object.(object)
+		if d, ok := gone.Object.(toolscache.DeletedFinalStateUnknown); ok {
+			obj, _ = d.Obj.(object)
 		}
-		fallthrough
-	default:
+		t.deleted(obj, !final, q)
+	}
+	obj, there := e.Object.(object)
+	old, had := e.Old.(object)
+	switch {
+	case there && had:
+		t.updated(old, obj, q)
+	case there:
 		t.created(obj, e.Initial, q)
 	}
 }

@@ -66,7 +66,7 @@ func TestStandby(t *testing.T) {
 	go func() { done <- mgr.Start(ctx) }()
 	eventually(t, "the standby's handler is told all objects", func() bool {
 		states, err := FileOf(mgr).States()
-		return err == nil && len(states) == 1 && len(states[0].Handlers) == 1 && !states[0].Handlers[0].Replaying
+		return err == nil && len(states) == 1 && len(states[0].Handlers) == 1 && !states[0].Handlers[0].Reset && !states[0].Handlers[0].Behind
 	})
 	if err := sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deleted"}}); err != nil {
 		t.Fatal(err)

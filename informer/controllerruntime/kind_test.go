@@ -130,11 +130,12 @@ var eventually = waittest.Eventually
 
 // TestReset: if the file has lost what the work had been told, the program gets a Reset
 // before it is told every object, until it has noted it. Objects without any trace are
-// not reconciled. There is no Reset for a new name, or for a file that has lost nothing.
+// not reconciled. A new name begins with a Reset, too. There is none for a file that has lost
+// nothing.
 func TestReset(t *testing.T) {
 	sim := shop(t, "a", "b")
 	path := filepath.Join(t.TempDir(), "test.db")
-	for life, want := range []string{"a b", "c", "failed reset b c"} {
+	for life, want := range []string{"failed reset a b", "c", "failed reset b c"} {
 		switch life {
 		case 1:
 			if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}}); err != nil {

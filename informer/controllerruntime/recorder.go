@@ -7,6 +7,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubewake/kubewake/informer/internal/workitems"
 )
 
 // recorder is the controller's queue during one call of a handler. It notes which
@@ -14,37 +16,40 @@ import (
 // call, from a goroutine of the handler's, do not belong to the event.
 type recorder struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
-	work *Work
+	items *requests
 
 	mu    sync.Mutex
-	share *share // nil after the call
-	noted map[reconcile.Request]bool
+	event *workitems.Event[origin, reconcile.Request] // nil after the call
 }
 
-func newRecorder(w *Work, q workqueue.TypedRateLimitingInterface[reconcile.Request], s *share) *recorder {
+func newRecorder(
+	items *requests, q workqueue.TypedRateLimitingInterface[reconcile.Request], e *workitems.Event[origin, reconcile.Request],
+) *recorder {
 	p, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
 	if !ok {
 		p = unordered{q}
 	}
-	return &recorder{PriorityQueue: p, work: w, share: s, noted: map[reconcile.Request]bool{}}
+	return &recorder{PriorityQueue: p, items: items, event: e}
 }
 
 func (r *recorder) note(reqs ...reconcile.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.event == nil {
+		return
+	}
 	for _, req := range reqs {
-		if r.share != nil && !r.noted[req] {
-			r.noted[req] = true
-			r.share.left.Add(1)
-			r.work.expect(req, r.share)
-		}
+		r.items.Expect(r.event, req)
 	}
 }
 
-func (r *recorder) close() {
+// close ends the call. It says whether nothing is left to do for the event.
+func (r *recorder) close() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.share = nil
+	e := r.event
+	r.event = nil
+	return r.items.Close(e)
 }
 
 // Add implements workqueue.TypedInterface.

@@ -11,8 +11,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/kubewake/kubewake/informer"
 )
 
 func request(name string) (req reconcile.Request) {
@@ -27,15 +25,15 @@ func TestReconciler(t *testing.T) {
 		res    reconcile.Result
 		err    error
 		panics bool
-		done   string // events that are acknowledged
+		done   string // events that are acknowledged, the last ones of their objects
 	}{
-		"success":               {done: "a1 a2 b1"},
-		"a priority":            {res: reconcile.Result{Priority: new(int)}, done: "a1 a2 b1"},
-		"again after a time":    {res: reconcile.Result{RequeueAfter: time.Hour}, done: "a1"},
-		"an error":              {err: errors.New("no"), done: "a1"},
-		"an error for good":     {err: reconcile.TerminalError(errors.New("no")), done: "a1"},
-		"a panic":               {panics: true, done: "a1"},
-		"an error and a result": {res: reconcile.Result{RequeueAfter: time.Hour}, err: errors.New("no"), done: "a1"},
+		"success":               {done: "a2 b3 "},
+		"a priority":            {res: reconcile.Result{Priority: new(int)}, done: "a2 b3 "},
+		"again after a time":    {res: reconcile.Result{RequeueAfter: time.Hour}},
+		"an error":              {err: errors.New("no")},
+		"an error for good":     {err: reconcile.TerminalError(errors.New("no"))},
+		"a panic":               {panics: true},
+		"an error and a result": {res: reconcile.Result{RequeueAfter: time.Hour}, err: errors.New("no")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := NewWork("test")
@@ -50,62 +48,61 @@ func TestReconciler(t *testing.T) {
 				}
 				return c.res, c.err
 			}))
-			shares := map[string]*share{}
-			for _, event := range []string{"a1", "a2", "b1"} {
-				s := newShare(origin{"source", event[:1]}, informer.Event{Key: event[:1]})
-				s.left.Add(1)
-				w.expect(request("x"), s)
-				s.finished()
-				shares[event] = s
+			acked := ""
+			tell := func(key string, seq uint64, reqs ...string) {
+				e := w.items.Begin(origin{"source", key}, false, func() { acked += fmt.Sprint(key, seq, " ") })
+				for _, req := range reqs {
+					w.items.Expect(e, request(req))
+				}
+				if w.items.Close(e) {
+					t.Errorf("%s leads to nothing", key)
+				}
 			}
-			other := newShare(origin{"source", "c"}, informer.Event{Key: "c"})
-			w.expect(request("y"), other)
+			tell("a", 1, "x")
+			tell("a", 2, "x")
+			tell("b", 3, "x")
+			tell("c", 4, "y")
 			call := func() {
 				defer func() { _ = recover() }()              // the reconciler panics on purpose
 				_, _ = r.Reconcile(t.Context(), request("x")) // it may fail: what is acknowledged counts
 			}
 			call()
-			if got := acked(shares); got != c.done {
-				t.Errorf("acknowledged %q, want %q", got, c.done)
+			if acked != c.done {
+				t.Errorf("acknowledged %q, want %q", acked, c.done)
 			}
-			fail.Store(false)
-			call()
-			if got := acked(shares); got != "a1 a2 b1" {
-				t.Errorf("after a success %q", got)
+			if c.done == "" {
+				tell("b", 5, "x")
+				if acked != "" { // it may have told a delete, on which the work has not been done
+					t.Errorf("acknowledged %q: the event before", acked)
+				}
+				fail.Store(false)
+				call()
+				if acked != "a2 b5 " {
+					t.Errorf("after a success %q", acked)
+				}
 			}
-			if other.left.Load() != 1 || len(w.waiting) != 1 {
+			if w.items.Len() != 1 {
 				t.Error("another request's events are touched")
 			}
 		})
 	}
 }
 
-func acked(shares map[string]*share) (all string) {
-	for _, event := range []string{"a1", "a2", "b1"} {
-		switch left := shares[event].left.Load(); {
-		case left < 0:
-			return fmt.Sprint(event, " more than once")
-		case left == 0:
-			if all != "" {
-				all += " "
-			}
-			all += event
-		}
-	}
-	return all
-}
-
 // TestEventWhileReconciling: an event that comes during a reconcile is not
 // acknowledged by it, since the reconcile may have read before.
 func TestEventWhileReconciling(t *testing.T) {
 	w := NewWork("test")
-	during := newShare(origin{"source", "a"}, informer.Event{})
+	acked := false
 	r := w.Reconciler(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-		w.expect(request("x"), during)
+		e := w.items.Begin(origin{"source", "a"}, false, func() { acked = true })
+		w.items.Expect(e, request("x"))
+		if w.items.Close(e) {
+			t.Error("it leads to nothing")
+		}
 		return reconcile.Result{}, nil
 	}))
-	if _, err := r.Reconcile(t.Context(), request("x")); err != nil || during.left.Load() != 1 {
-		t.Error(err, during.left.Load())
+	if _, err := r.Reconcile(t.Context(), request("x")); err != nil || acked || w.items.Len() != 1 {
+		t.Error(err, acked)
 	}
 }
 
@@ -117,8 +114,8 @@ func TestRecorder(t *testing.T) {
 		"no priorities": workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
 	} {
 		w := NewWork("test")
-		s := newShare(origin{"source", "a"}, informer.Event{})
-		r := newRecorder(w, q, s)
+		acked := false
+		r := newRecorder(w.items, q, w.items.Begin(origin{"source", "a"}, false, func() { acked = true }))
 		r.Add(request("one"))
 		r.Add(request("one"))
 		r.AddAfter(request("two"), time.Nanosecond)
@@ -126,16 +123,24 @@ func TestRecorder(t *testing.T) {
 		r.AddWithOpts(priorityqueue.AddOpts{}, request("four"))
 		r.AddWithOpts(priorityqueue.AddOpts{After: time.Nanosecond}, request("five"))
 		r.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, request("six"))
-		r.close()
-		r.Add(request("late"))
-		if s.finished() || s.left.Load() != 6 || len(w.waiting) != 6 {
-			t.Errorf("%s: %d requests", name, s.left.Load())
+		if r.close() {
+			t.Errorf("%s: nothing is left to do", name)
 		}
+		r.Add(request("late"))
 		got := map[string]bool{}
 		for len(got) < 7 {
 			req, _ := q.Get()
-			got[req.Name] = true
+			if got[req.Name] = true; req.Name != "late" {
+				if acked {
+					t.Errorf("%s: acknowledged before %s is done", name, req.Name)
+				}
+				w.items.Take(req)
+				w.items.End(req, true)
+			}
 			q.Done(req)
+		}
+		if !acked || w.items.Len() > 0 {
+			t.Errorf("%s: acknowledged %v, %d events wait", name, acked, w.items.Len())
 		}
 		q.ShutDown()
 	}

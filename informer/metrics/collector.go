@@ -150,12 +150,14 @@ func (s sender) handlers(source string, lags []informer.Lag) {
 	handlers := labels{}
 	for _, l := range lags {
 		name := handlers.of(l.Handler)
-		s.gauge(handlerLag, float64(l.Entries), source, name)
-		if l.Handler != "" {
-			s.gauge(handlerPending, float64(l.Unacknowledged), source, name)
-			s.gauge(handlerFailing, float64(l.Failing), source, name)
-			s.gauge(handlerParked, float64(l.Parked), source, name)
+		if l.Handler == "" {
+			s.gauge(handlerLag, float64(l.Entries), source, name)
+			continue
 		}
+		s.gauge(handlerPending, float64(l.Pending), source, name)
+		s.gauge(handlerAge, l.Age.Seconds(), source, name)
+		s.gauge(handlerFailing, float64(l.Failing), source, name)
+		s.count(handlerFailures, l.Failures, source, name)
 	}
 }
 

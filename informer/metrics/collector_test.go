@@ -56,7 +56,7 @@ func TestCollector(t *testing.T) {
 	end := w.run(inf)
 	eventually(t, "told", func() bool {
 		lags := inf.Lags()
-		return plain.HasSynced() && inf.State().Phase == reflector.PhaseLive && lags[0] == informer.Lag{} && lags[1].Unacknowledged == 1 && lags[1].Failing == 1 && inf.Store().State().InMemory
+		return plain.HasSynced() && inf.State().Phase == reflector.PhaseLive && lags[0] == informer.Lag{} && lags[1].Pending == 1 && lags[1].Failing == 1 && inf.Store().State().InMemory
 	})
 	got := scrape(t, r)
 	expect(t, "live", got, map[string]float64{
@@ -65,10 +65,10 @@ func TestCollector(t *testing.T) {
 		"source_relists_total reason=version expired source=configmaps/v1": 0, "source_resumes_total source=configmaps/v1": 0,
 		"source_in_memory source=configmaps/v1": 1, "source_degraded source=configmaps/v1": 0, "source_unstored source=configmaps/v1": 0,
 		"handler_lag_entries source=configmaps/v1": 0, "handler_failing_keys handler=mail source=configmaps/v1": 1,
-		"handler_unacknowledged_keys handler=mail source=configmaps/v1": 1, "handler_parked_keys handler=mail source=configmaps/v1": 0,
+		"handler_pending_keys handler=mail source=configmaps/v1": 1,
 		"commit_failing": 0, "commit_failures_total": 0, "file_moved": 0, "set_aside_files reason=damaged": 0, "files_set_aside_total": 0,
 	})
-	for _, name := range []string{"file_bytes", "file_written_bytes_total", "commit_duration_seconds", "source_bytes source=configmaps/v1",
+	for _, name := range []string{"handler_pending_age_seconds handler=mail source=configmaps/v1", "handler_failures_total handler=mail source=configmaps/v1", "file_bytes", "file_written_bytes_total", "commit_duration_seconds", "source_bytes source=configmaps/v1",
 		"source_memory_bytes source=configmaps/v1", "object_memory_bytes", "object_memory_limit_bytes", "source_last_relist_timestamp_seconds source=configmaps/v1"} {
 		if got["kubewake_"+name] <= 0 {
 			t.Errorf("%s is %v", name, got["kubewake_"+name])
@@ -111,7 +111,7 @@ func TestCollector(t *testing.T) {
 
 // sometimes are metrics that exist only at times.
 var sometimes = []string{"kubewake_source_outdated", "kubewake_source_reindexed_total", "kubewake_fallback_informers_total", "kubewake_handler_lag_entries",
-	"kubewake_handler_unacknowledged_keys", "kubewake_handler_failing_keys", "kubewake_handler_parked_keys"}
+	"kubewake_handler_pending_keys", "kubewake_handler_pending_age_seconds", "kubewake_handler_failing_keys", "kubewake_handler_failures_total"}
 
 func hasMetric(got map[string]float64, name string) bool {
 	for series := range got {
@@ -295,7 +295,7 @@ func TestCollectorOfOddNames(t *testing.T) {
 	expect(t, "odd", got, map[string]float64{
 		"source_objects source=configmaps/v1 -n a?": 0, "source_objects source=configmaps/v1 -n a?+": 0,
 		"source_objects source=configmaps/v1 -n a -l x=y": 0, "source_objects source=configmaps/v1 -n a -l x=y+": 0,
-		"handler_lag_entries handler=h? source=configmaps/v1 -n a?": 0, "handler_lag_entries handler=h?+ source=configmaps/v1 -n a?": 0,
+		"handler_pending_keys handler=h? source=configmaps/v1 -n a?": 0, "handler_pending_keys handler=h?+ source=configmaps/v1 -n a?": 0,
 		"fallback_informers_total strict=true type=?": 2, "fallback_informers_total strict=false type=pods": 1,
 	})
 }

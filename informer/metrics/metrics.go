@@ -74,13 +74,15 @@ var (
 	sourceMemory    = desc("kubewake_source_memory_bytes", "About what the objects take in memory.", "source")
 )
 
-// Of a handler. A durable handler has its name in the label, the plain one that is
+// Of a handler. A durable handler has its name in the label; the plain one that is
 // furthest behind has none.
 var (
-	handlerLag     = desc("kubewake_handler_lag_entries", "Journal entries that a handler has not been told, or as a durable one not acknowledged. Without the label handler: of the plain handler that is furthest behind.", "source", "handler")
-	handlerPending = desc("kubewake_handler_unacknowledged_keys", "Keys with events that a durable handler has in memory and has not acknowledged.", "source", "handler")
-	handlerFailing = desc("kubewake_handler_failing_keys", "Keys whose last event a durable handler has refused; it is told again after a while.", "source", "handler")
-	handlerParked  = desc("kubewake_handler_parked_keys", "Keys whose events for a durable handler were put aside in the file, since they keep failing or it is far behind.", "source", "handler")
+	handlerLag     = desc("kubewake_handler_lag_entries", "Journal entries that the plain handler that is furthest behind has not been told.", "source", "handler")
+	handlerPending = desc("kubewake_handler_pending_keys", "Keys that a durable handler has not acknowledged.", "source", "handler")
+	handlerAge     = desc("kubewake_handler_pending_age_seconds",
+		"Time since the oldest key that a durable handler has in hand became pending, 0 if there is none.", "source", "handler")
+	handlerFailing  = desc("kubewake_handler_failing_keys", "Keys that a durable handler has refused; they are told again after a while.", "source", "handler")
+	handlerFailures = desc("kubewake_handler_failures_total", "Calls that a durable handler has refused.", "source", "handler")
 )
 
 // phases are all phases of a source, and relists all reasons of a relist. Series of a

@@ -49,7 +49,7 @@ func TestValues(t *testing.T) {
 		Relists: map[string]uint64{reflector.ReasonAudit: 7}, LastRelistAt: time.UnixMilli(1_234_567_500)}
 	got := scrape(t, registry(t, collecting(func(c sender) {
 		c.source(labels{}, given{secrets.Store, st})
-		c.handlers("s", []informer.Lag{{Entries: 8}, {Handler: "h", Entries: 9, Unacknowledged: 10, Failing: 11, Parked: 12}})
+		c.handlers("s", []informer.Lag{{Entries: 8}, {Handler: "h", Pending: 10, Age: 9500 * time.Millisecond, Failing: 11, Failures: 12}})
 	})))
 	const of = " source=configmaps/v1"
 	expect(t, "made up", got, map[string]float64{
@@ -58,8 +58,8 @@ func TestValues(t *testing.T) {
 		"source_last_relist_timestamp_seconds" + of: 1_234_567.5,
 		"source_objects" + of:                       1, "source_bytes" + of: float64(secrets.State().Bytes), "source_journal_bytes" + of: 0,
 		fmt.Sprint("source_outdated reason=", boltstore.OutdatedType, of): 1,
-		"handler_lag_entries source=s":                                    8, "handler_lag_entries handler=h source=s": 9,
-		"handler_unacknowledged_keys handler=h source=s": 10, "handler_failing_keys handler=h source=s": 11, "handler_parked_keys handler=h source=s": 12,
+		"handler_lag_entries source=s":                                    8, "handler_pending_age_seconds handler=h source=s": 9.5,
+		"handler_pending_keys handler=h source=s": 10, "handler_failing_keys handler=h source=s": 11, "handler_failures_total handler=h source=s": 12,
 	})
 }
 

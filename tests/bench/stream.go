@@ -68,15 +68,12 @@ func newStreamBench(o options) (*streamBench, error) {
 
 // fill makes, once, the file that runs of a kind begin with.
 func (b *streamBench) fill(ctx context.Context, s streamSpec) (string, error) {
-	durable := s.Kind == streamDurable || s.Kind == streamDurableOld
-	path := filepath.Join(b.dir, fmt.Sprintf("filled-%v-%v.db", durable, s.Packed))
+	f := streamSpec{Kind: filling(s.Kind), Packed: s.Packed}
+	path := filepath.Join(b.dir, fmt.Sprintf("filled-%s-%v.db", f.Kind, s.Packed))
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	f := streamSpec{Kind: streamFill, Packed: s.Packed, DB: path}
-	if durable {
-		f.Kind = streamFillDurable
-	}
+	f.DB = path
 	p, err := b.launch(ctx, f)
 	if err != nil {
 		return "", err
@@ -91,7 +88,7 @@ func (b *streamBench) fill(ctx context.Context, s streamSpec) (string, error) {
 
 func (b *streamBench) launch(ctx context.Context, s streamSpec) (*program, error) {
 	s.Host = b.server.host
-	if b.profile != "" && s.Kind != streamFill && s.Kind != streamFillDurable {
+	if b.profile != "" && !fills(s.Kind) {
 		s.Profile = filepath.Join(b.profile, fmt.Sprintf("stream-%s-%d", s.Kind, time.Now().UnixMilli()))
 	}
 	self, err := os.Executable()
@@ -176,6 +173,7 @@ func (b *streamBench) run(ctx context.Context, s streamSpec, f *feed, at pace) (
 	if s.Scale > 0 {
 		return r, p.end()
 	}
+	f.fill(r.Told)
 	for i, sent := range w.times {
 		r.latency = append(r.latency, time.Duration(r.Told[i]-sent))
 	}
@@ -299,7 +297,7 @@ var speedKinds = []struct {
 	{"client-go", streamSpec{Kind: streamStock}},
 	{"kubewake, a plain handler", streamSpec{Kind: streamPlain}},
 	{durableName, streamSpec{Kind: streamDurable}},
-	{"… that looks at the previous object", streamSpec{Kind: streamDurableOld}},
+	{"… that looks at the object of before", streamSpec{Kind: streamDurableOld}},
 	{"kubewake, a durable handler, payloads packed", streamSpec{Kind: streamDurable, Packed: true}},
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,11 +35,29 @@ const (
 	streamStock      kind = "client-go"
 	streamPlain      kind = "plain"       // kubewake with a plain handler
 	streamDurable    kind = "durable"     // with a durable one
-	streamDurableOld kind = "durable-old" // that looks at the previous object, too
-	// These fill a file, without and with a durable handler.
-	streamFill        kind = "fill"
-	streamFillDurable kind = "fill-durable"
+	streamDurableOld kind = "durable-old" // that looks at the object of before, too
+	streamDurable3   kind = "durable-3"   // with three
+	// These fill a file, without and with durable handlers.
+	streamFill         kind = "fill"
+	streamFillDurable  kind = "fill-durable"
+	streamFillDurable3 kind = "fill-durable-3"
 )
+
+// filling is the kind that fills a file for a kind.
+func filling(k kind) kind {
+	switch k {
+	case streamDurable, streamDurableOld:
+		return streamFillDurable
+	case streamDurable3:
+		return streamFillDurable3
+	default:
+		return streamFill
+	}
+}
+
+func fills(k kind) bool {
+	return k == streamFill || k == streamFillDurable || k == streamFillDurable3
+}
 
 const streamEnv = "BENCH_STREAM"
 
@@ -57,7 +76,7 @@ type streamSpec struct {
 
 // streamReport is its report at its end; the counts begin when it has synced.
 type streamReport struct {
-	Told      []int64 // unix ns at which the handler was called for event i
+	Told      []int64 // unix ns at which the handler was called for event i; 0: for a later one of the pod only
 	Processor time.Duration
 	Written   int64 // bytes given to write calls
 	Commits   int   // with changes
@@ -73,7 +92,7 @@ type streamReader struct {
 	kept     *informer.Informer // the same
 	told     []int64
 	count    atomic.Int64
-	done     chan struct{} // closed when all events have been told
+	done     chan struct{} // closed when all events, or a durable handler's last one, have been told
 }
 
 func streamChild(text string) error {
@@ -95,7 +114,7 @@ func streamChild(text string) error {
 	running.Go(func() { r.informer.RunWithContext(ctx) })
 	<-r.informer.HasSyncedChecker().Done()
 	<-reg.HasSyncedChecker().Done()
-	if r.Kind == streamFill || r.Kind == streamFillDurable {
+	if fills(r.Kind) {
 		cancel()
 		running.Wait()
 		return r.db.Close()
@@ -153,27 +172,39 @@ func (r *streamReader) options() boltstore.Options {
 	return o
 }
 
-// handle adds the handler.
+// handle adds the handlers, and returns the first one.
 func (r *streamReader) handle() (cache.ResourceEventHandlerRegistration, error) {
-	durable := func(old bool) (cache.ResourceEventHandlerRegistration, error) {
-		return r.kept.AddDurableHandler("bench", informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
-			if old && e.Type == cache.Updated {
-				sameObject(e.Old(), e.Object)
-			}
-			r.note(e.Object)
-			return nil
-		}), informer.DurableOptions{})
-	}
 	switch r.Kind {
 	case streamDurable, streamFillDurable:
-		return durable(false)
+		return r.handleDurably("bench", false, r.note)
 	case streamDurableOld:
-		return durable(true)
+		return r.handleDurably("bench", true, r.note)
+	case streamDurable3, streamFillDurable3:
+		for _, name := range []string{"second", "third"} {
+			if _, err := r.handleDurably(name, false, func(any) {}); err != nil {
+				return nil, err
+			}
+		}
+		return r.handleDurably("bench", false, r.note)
 	}
 	return r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(old, obj any) {
 		sameObject(old, obj)
 		r.note(obj)
 	}})
+}
+
+// handleDurably adds a durable handler. old: it looks at the object of before, too.
+func (r *streamReader) handleDurably(name string, old bool, note func(obj any)) (cache.ResourceEventHandlerRegistration, error) {
+	return r.kept.AddDurableHandler(name, informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
+		if e.Object == nil { // a Reset
+			return nil
+		}
+		if old && e.Old != nil {
+			sameObject(e.Old, e.Object)
+		}
+		note(e.Object)
+		return nil
+	}), informer.DurableOptions{})
 }
 
 // sameObject looks at both objects of an update.
@@ -190,8 +221,23 @@ func (r *streamReader) note(obj any) {
 		return
 	}
 	r.told[rv-firstRV-1] = time.Now().UnixNano()
-	if r.count.Add(1) == int64(r.Events) {
+	n := r.count.Add(1)
+	if r.durable() && rv == firstRV+r.Events || !r.durable() && n == int64(r.Events) {
 		close(r.done)
+	}
+}
+
+func (r *streamReader) durable() bool { return filling(r.Kind) != streamFill }
+
+// drained waits until all pods have been told in their last state. Of a durable handler, which
+// is not told each change, nothing signals that.
+func (r *streamReader) drained() {
+	<-r.done
+	for r.durable() {
+		if !slices.ContainsFunc(r.kept.Lags(), func(l informer.Lag) bool { return l.Pending > 0 }) {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -215,7 +261,7 @@ func (r *streamReader) measure() (report streamReport, err error) {
 		time.Sleep(r.Settle) // what is written later counts, too, and nothing says that it was the last
 		return streamReport{Written: written() - wrote}, nil
 	}
-	<-r.done
+	r.drained()
 	report = streamReport{Processor: cpuTime() - cpu, Told: r.told, Anon: measured.Resident().Anon}
 	stopProfile()
 	runtime.ReadMemStats(&after)

@@ -30,7 +30,20 @@ const (
 // feed is a recorded stream of updates: frames as they go over the wire.
 type feed struct {
 	frames [][]byte
+	pods   []int   // of which pod each frame is
 	object float64 // mean size of an object in protobuf
+}
+
+// fill has a handler that is told states, and not each change, be told a change when it was
+// told a later one of the same pod.
+func (f *feed) fill(told []int64) {
+	later := map[int]int64{}
+	for i, at := range slices.Backward(told) {
+		if at == 0 {
+			told[i] = later[f.pods[i]]
+		}
+		later[f.pods[i]] = told[i]
+	}
 }
 
 // streamServer answers lists and watches of pods from memory. For each event it only
@@ -100,7 +113,7 @@ func makeFeed(pods []*corev1.Pod, n int, next func(i int) int) (*feed, error) {
 		if err != nil {
 			return nil, err
 		}
-		f.frames = append(f.frames, frame)
+		f.frames, f.pods = append(f.frames, frame), append(f.pods, at)
 	}
 	f.object = float64(total) / float64(n)
 	return f, nil

@@ -23,6 +23,7 @@ var workKinds = []struct {
 	{"client-go", streamSpec{Kind: streamStock}},
 	{"kubewake, a plain handler", streamSpec{Kind: streamPlain}},
 	{durableName, streamSpec{Kind: streamDurable}},
+	{"kubewake, three durable handlers", streamSpec{Kind: streamDurable3}},
 }
 
 // worked has the runs of all kinds, by name, at each of the workPaces.
@@ -65,7 +66,7 @@ func (r *streamResults) workMarks(b *strings.Builder) {
 		if len(r.work) == 0 {
 			return
 		}
-		for _, k := range workKinds[1:] {
+		for _, k := range workKinds[1:3] {
 			m := r.workOf(at, k.name)
 			verdict(b, m.ratio <= 1.5, "%s, %s: processor time of a change at most 1.5 times client-go's: %.0f to %.0f µs, ratio %s",
 				k.name, workPaces[at].name, m.kubewake, m.stock, ratio(m.ratio))

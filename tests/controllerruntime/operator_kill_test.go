@@ -76,8 +76,9 @@ func (o *operator) change(objects map[string]*written, names int) {
 	}
 }
 
-// replayed says whether the operator's handlers have been told all objects of the first
-// lists. Until then one that nobody came to may go without a word. No life is running.
+// replayed says whether all objects of the first lists are, or were, pending for the
+// operator's handlers. Until then one that nobody came to may go without a word. No life is
+// running.
 func (o *operator) replayed() bool {
 	db, err := boltstore.Open(o.path, boltstore.Options{ReadOnly: true})
 	if err != nil {
@@ -85,7 +86,7 @@ func (o *operator) replayed() bool {
 	}
 	states, err := db.States()
 	for _, st := range states {
-		if len(st.Handlers) == 0 || st.Handlers[0].Replaying {
+		if len(st.Handlers) == 0 || st.Handlers[0].Behind {
 			err = errors.Join(err, errors.New("not yet"))
 		}
 	}

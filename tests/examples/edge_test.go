@@ -43,10 +43,10 @@ func TestEdge(t *testing.T) {
 	}
 
 	p := life()
-	p.says("after the start: 0 settings, of unknown age", "reported: Added web/a", "reported: Added web/b")
+	p.says("after the start: 0 settings, of unknown age", "reported: applied web/a", "reported: applied web/b")
 	refuses.Store(true)
 	create(t, sim, setting("c", "1"))
-	p.says("not reported, for now: Added web/c")
+	p.says("not reported, for now: applied web/c")
 	p.end() // in order, so its reports are acknowledged
 
 	if err := sim.RefuseConnections(true); err != nil {
@@ -54,7 +54,7 @@ func TestEdge(t *testing.T) {
 	}
 	remove(t, sim, setting("a", ""))
 	p = life()
-	p.says("after the start: 3 settings, confirmed ", "not reported, for now: Added web/c")
+	p.says("after the start: 3 settings, confirmed ", "not reported, for now: applied web/c")
 	t.Log(p.said.all()[0])
 	body, header := get(t, "http://"+addr+"/settings")
 	if body != "web/a 1\nweb/b 1\nweb/c 1\n" || header.Get("Age") == "" {
@@ -75,7 +75,7 @@ func TestEdge(t *testing.T) {
 	}
 	sim.ResetRequests()
 	p = life()
-	p.says("after the start: 3 settings, confirmed ", "reported: Added web/c", "reported: Deleted web/a")
+	p.says("after the start: 3 settings, confirmed ", "reported: applied web/c", "reported: removed web/a")
 	p.end()
 	for _, l := range p.said.all() {
 		if strings.HasSuffix(l, "web/b") {

@@ -23,8 +23,8 @@
 //     keyset from before does not open it.
 //   - Every handler ends equal to the server, whatever it was told in which life: each
 //     object in its last version, and no object that is gone. No object takes another's
-//     place without a delete between them. No handler is told to start over. The last kill
-//     comes as the load ends, so no later change hides what it lost.
+//     place without a delete between them. No durable handler is Reset but at first. The
+//     last kill comes as the load ends, so no later change hides what it lost.
 //   - Within a life no handler that acknowledges in order is told an older version of a key
 //     after a newer one, and no read shows an earlier state than a read before it. An
 //     object can be read when a handler is told it.
@@ -33,12 +33,13 @@
 //   - Memory, file and goroutines are bounded: figures_test.go has the bounds, also of the
 //     memory in use at the end, and of its growth over ten thousand more changes or as many
 //     as there are objects. Memory does not depend on the number of objects or on how
-//     far handlers are behind. The file depends on what plain handlers have not been told,
-//     so the server waits if they, or the file, are too far behind. A plain handler stalls
-//     for a few seconds at a time, a durable one for as long as a life.
+//     far plain handlers are behind. The file depends on what plain handlers have not been
+//     told, so the server waits if they, or the file, are too far behind. A plain handler
+//     stalls for a few seconds at a time, a durable one for as long as a life: of it, file
+//     and memory keep its pending keys, of which there are no more than objects.
 //
 // Speed is reported and not asserted: changes and calls a second, and the quantiles of
-// reads.
+// reads. TestTenant does assert when changes are told, beside a handler that fails.
 //
 // LOAD_OBJECTS, LOAD_TIME, LOAD_RATE and LOAD_SEED set the number of objects, the
 // duration of the changes, their rate, and the seed. `make torture` has 100,000 objects

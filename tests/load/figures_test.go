@@ -16,9 +16,8 @@ type figures struct {
 	goroutines int
 	size       int64
 	plain      [sources]uint64
-	durable    uint64
 	keys       int
-	parked     int
+	oldest     time.Duration
 	failing    int
 	reads      map[string][]time.Duration
 	objects    uint64
@@ -30,7 +29,7 @@ func (f *figures) add(s *status) {
 	for src, n := range s.Plain {
 		f.plain[src] = max(f.plain[src], n)
 	}
-	f.durable, f.keys, f.parked, f.failing = max(f.durable, s.Durable), max(f.keys, s.Keys), max(f.parked, s.Parked), max(f.failing, s.Failing)
+	f.keys, f.oldest, f.failing = max(f.keys, s.Keys), max(f.oldest, s.Oldest), max(f.failing, s.Failing)
 	if f.reads == nil {
 		f.reads = map[string][]time.Duration{}
 	}
@@ -61,8 +60,8 @@ const (
 	mostGoroutines = 600 // the handlers and readers have 250, a list is decoded by two more each
 )
 
-// entryBytes is more than an entry takes that is kept for a handler, in the journal or
-// parked with the object before it.
+// entryBytes is more than an entry takes that is kept for a plain handler, and a pending key
+// of a durable one with its deletes.
 const entryBytes = 3 << 10
 
 // mostFile bounds a file that is not compacted by hand: the keeper leaves up to 0.6 of it
@@ -72,7 +71,7 @@ func (f *figures) mostFile(journal int64) int64 {
 	for _, n := range f.plain {
 		kept += int64(n) * entryBytes
 	}
-	return kept*5/2 + int64(f.parked)*entryBytes*5/2 + 64<<20
+	return kept*5/2 + int64(f.keys)*entryBytes*5/2 + 64<<20
 }
 
 // mostCompacted bounds a file in which no handler is behind: objects and indices, sealed,

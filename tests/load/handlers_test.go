@@ -125,15 +125,14 @@ func (b *belief) register(inf *informer.Informer, c *child) error {
 	case queue:
 		b.asked = make([]atomic.Uint64, len(b.row))
 		q := informer.NewDurableQueue(workqueue.NewTypedRateLimitingQueue(limiter()), func(e informer.Event) []string {
-			if e.Type == informer.EventReset {
-				b.fault("%s is told to start over", b.name)
+			if e.Reset {
+				b.reset()
 				return nil
 			}
-			if m := object(e.Object); m != nil {
-				if slot, inc, version, err := identity(m); err == nil {
-					b.asked[slot].Store(uint64(wordOf(e.Type != cache.Deleted, b.life, inc, version)))
-				}
+			for _, d := range e.Deleted {
+				b.ask(false, d.Object)
 			}
+			b.ask(true, e.Object)
 			return []string{e.Key}
 		})
 		for range o.Workers {
@@ -213,6 +212,26 @@ func (b *belief) read(inf *informer.Informer, key string, told word) (found meta
 	return found
 }
 
+// reset takes a Reset. A name that the file does not know yet begins with one: no key has
+// been told.
+func (b *belief) reset() {
+	for slot := range b.row {
+		if b.row[slot].Load() != 0 {
+			b.fault("%s is Reset, and was told slot %d", b.name, slot)
+			return
+		}
+	}
+}
+
+// ask notes what a queue is told of a key.
+func (b *belief) ask(live bool, obj any) {
+	if m := object(obj); m != nil {
+		if slot, inc, version, err := identity(m); err == nil {
+			b.asked[slot].Store(uint64(wordOf(live, b.life, inc, version)))
+		}
+	}
+}
+
 var errNotNow = errors.New("not now")
 
 func (b *belief) durable(inf *informer.Informer, c *child, pass func(context.Context) error) informer.DurableHandler {
@@ -224,24 +243,24 @@ func (b *belief) durable(inf *informer.Informer, c *child, pass func(context.Con
 		if err := pass(ctx); err != nil {
 			return err
 		}
-		if e.Type == informer.EventReset {
-			b.fault("%s is told to start over", b.name)
+		if e.Reset {
+			b.reset()
 			return nil
 		}
-		m := object(e.Object)
-		if m == nil {
-			b.fault("%s is told %s of %s without an object", b.name, e.Type, e.Key)
-			return nil
+		if e.Object == nil && len(e.Deleted) == 0 {
+			b.fault("%s is told of %s neither a delete nor an object", b.name, e.Key)
 		}
-		if !c.isCalm() {
-			slot, _, _, _ := identity(m) // tell finds fault with one that it cannot read
-			if b.way == tenant && slot%64 == 5 || b.way == fails && rand.IntN(50) == 0 {
-				return errNotNow
-			}
+		if !c.isCalm() && (b.way == tenant && slotOf(e.Key)%64 == 5 || b.way == fails && rand.IntN(50) == 0) {
+			return errNotNow
 		}
-		b.tell(inf, e.Type != cache.Deleted, e.Object)
-		if e.Seq%64 == 0 && e.Type == cache.Updated {
-			if old, ok := e.Old().(metav1.Object); ok && old.GetUID() != m.GetUID() {
+		for _, d := range e.Deleted {
+			b.tell(inf, false, d.Object)
+		}
+		if e.Object != nil {
+			b.tell(inf, true, e.Object)
+		}
+		if m := object(e.Object); m != nil {
+			if old, ok := e.Old.(metav1.Object); ok && old.GetUID() != m.GetUID() {
 				b.fault("%s is told an update of %s by %s", b.name, old.GetUID(), m.GetUID())
 			}
 		}

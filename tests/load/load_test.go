@@ -100,8 +100,8 @@ func TestLoad(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := r.figures
-	t.Logf("at most: %s of anonymous memory, %d goroutines, a file of %s; a plain handler %d entries behind, a durable one %d, with %d keys (%d parked, %d failing)",
-		mb(f.anon), f.goroutines, mb(f.size), f.plain, f.durable, f.keys, f.parked, f.failing)
+	t.Logf("at most: %s of anonymous memory, %d goroutines, a file of %s; a plain handler %d entries behind, durable ones %d keys (%d failing), the oldest for %v",
+		mb(f.anon), f.goroutines, mb(f.size), f.plain, f.keys, f.failing, f.oldest.Round(time.Millisecond))
 	t.Log("reads:", f.quantiles())
 	for _, broken := range f.broken(r.spec.JournalBytes) {
 		t.Error(broken)

@@ -51,7 +51,7 @@ type config struct {
 	Keyset   bool // the file is encrypted
 	Packed   bool // payloads are compressed
 	Durables int  // durable handlers, beside a plain one
-	Previous bool // durable handlers look at the object before the change
+	Previous bool // durable handlers look at the object that they acknowledged last
 }
 
 // report is the program's report. Memory is anonymous, in bytes.
@@ -83,8 +83,8 @@ func (c *counter) OnDelete(any)      { c.told.Add(1) }
 // durableCounter is a durable handler that acknowledges at once.
 func durableCounter(c *counter, previous bool) informer.DurableHandler {
 	return informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
-		if previous {
-			_ = e.Old()
+		if old, ok := e.Old.(*corev1.Pod); previous && ok && old.UID != e.Object.(*corev1.Pod).UID {
+			return fmt.Errorf("told %s with another object of before", e.Key)
 		}
 		c.told.Add(1)
 		return nil

@@ -95,7 +95,7 @@ func contendOnce(term context.Context, path, kubeconfig string, out map[string]*
 // TestContend: up to three programs come and go at the same file, by paths of which some are
 // links. They end in order or are killed. Whichever has the file tells its handlers what
 // the one before has not told: plain handlers the last state of each object, durable ones
-// each change.
+// each delete, too.
 func TestContend(t *testing.T) {
 	t.Parallel()
 	takePlace(t)

@@ -37,7 +37,12 @@ func register(inf *informer.Informer, resource string) error {
 	case durableQueues:
 		q := informer.NewDurableQueue(workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Millisecond, time.Second)),
-			func(e informer.Event) []string { return []string{e.Key} })
+			func(e informer.Event) []string {
+				if e.Reset {
+					return nil
+				}
+				return []string{e.Key}
+			})
 		for range o.Workers {
 			go reconcile(inf, resource, q)
 		}
@@ -54,32 +59,40 @@ func register(inf *informer.Informer, resource string) error {
 // resetLine begins the line of a handler that starts over.
 const resetLine = "RESET"
 
-// durableTeller writes a line for each event; before that of an update, which
-// version it says was there. Some events fail, some are acknowledged later.
+// durableTeller writes a line for each delete and each present object of an event; before that
+// of an update, which version it says was acknowledged last. Some events fail, some are
+// acknowledged later.
 func durableTeller(out io.Writer, resource string) informer.DurableHandler {
 	return informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
 		dice := rand.IntN(20)
 		if dice == 0 {
 			return errors.New("not now")
 		}
-		if e.Type == informer.EventReset {
+		if e.Reset {
 			fmt.Fprintf(out, "%s %s\n", resetLine, resource)
 			return nil
 		}
-		obj := e.Object
-		if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = d.Obj
+		var lines strings.Builder
+		tell := func(what string, obj any) {
+			if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = d.Obj
+			}
+			m, err := meta.Accessor(obj)
+			if err != nil {
+				panic(err)
+			}
+			fmt.Fprintf(&lines, "%s %s %s %s %s\n", what, resource, e.Key, m.GetUID(), m.GetResourceVersion())
 		}
-		m, err := meta.Accessor(obj)
-		if err != nil {
-			panic(err)
+		for _, d := range e.Deleted {
+			tell("DELETED", d.Object)
 		}
-		from := ""
-		if old, err := meta.Accessor(e.Old()); err == nil {
-			from = fmt.Sprintf("FROM %s %s %s\n", resource, m.GetUID(), old.GetResourceVersion())
+		if old, err := meta.Accessor(e.Old); err == nil {
+			fmt.Fprintf(&lines, "FROM %s %s %s\n", resource, old.GetUID(), old.GetResourceVersion())
 		}
-		what := map[cache.DeltaType]string{cache.Added: "ADDED", cache.Updated: "MODIFIED", cache.Deleted: "DELETED"}[e.Type]
-		fmt.Fprintf(out, "%s%s %s %s %s %s\n", from, what, resource, e.Key, m.GetUID(), m.GetResourceVersion())
+		if e.Object != nil {
+			tell("SHOWN", e.Object)
+		}
+		fmt.Fprint(out, lines.String())
 		if dice < 5 {
 			go e.Ack()
 			return informer.ErrAckLater
@@ -117,8 +130,8 @@ func reconcile(inf *informer.Informer, resource string, q *informer.DurableQueue
 	}
 }
 
-// TestKillDurable: however the program is killed, the changes that a durable handler is
-// told in all lives have no gap.
+// TestKillDurable: however the program is killed, a durable handler is told the last state of
+// each object in some life, and each delete of an object that it was told.
 func TestKillDurable(t *testing.T) { durableRounds(t, durableHandlers, (*writer).toldWithoutGap) }
 
 // TestKillQueue: however the program is killed, the reconciler has handled each key since
@@ -178,7 +191,7 @@ func durableRounds(t *testing.T, handler string, told func(w *writer, path strin
 func reportIdle(ctx context.Context, out io.Writer, inf *informer.Informer, resource string) {
 	for last := ""; ctx.Err() == nil; <-time.After(5 * time.Millisecond) { // nothing signals an acknowledgement
 		rv := inf.Store().State().ResourceVersion
-		busy := slices.ContainsFunc(inf.Lags(), func(l informer.Lag) bool { return l.Entries > 0 || l.Unacknowledged > 0 || l.Parked > 0 })
+		busy := slices.ContainsFunc(inf.Lags(), func(l informer.Lag) bool { return l.Entries > 0 || l.Pending > 0 || l.Behind })
 		if rv != last && !busy {
 			last = rv
 			fmt.Fprintf(out, "IDLE %s %s\n", resource, rv)
@@ -231,8 +244,9 @@ func version64(t *testing.T, rv string) uint64 {
 	return v
 }
 
-// toldWithoutGap: each object has an unbroken line of versions, from its add to the
-// server's version, or to its delete. No handler starts over.
+// toldWithoutGap: each object has a line with the server's version, or with its delete. No
+// version is told after a later one, and no update is from a version that was not told. No
+// handler is Reset but at first.
 func (w *writer) toldWithoutGap(path string) func(resource string, cached []any) {
 	last := map[string]map[string]line{}
 	versions, deleted := map[string]bool{}, map[string]bool{}
@@ -241,13 +255,18 @@ func (w *writer) toldWithoutGap(path string) func(resource string, cached []any)
 		f := strings.Fields(l)
 		switch {
 		case len(f) == 2 && f[0] == resetLine:
-			w.t.Fatalf("line %d: the handler of %s starts over", i+1, f[1])
+			if last[f[1]] != nil {
+				w.t.Fatalf("line %d: the handler of %s is Reset again", i+1, f[1])
+			}
 		case len(f) == 4 && f[0] == "FROM":
 			if !versions[f[2]+" "+f[3]] {
 				w.t.Fatalf("line %d: %s %s is updated from %s, which was not told", i+1, f[1], f[2], f[3])
 			}
 		case len(f) == 5:
 			res, key, n := f[1], f[2], line{what: f[0], uid: f[3], rv: f[4]}
+			if was := last[res][key]; was.uid == n.uid && version64(w.t, n.rv) < version64(w.t, was.rv) {
+				w.t.Fatalf("line %d: %s %s is told at %s after %s", i+1, res, key, n.rv, was.rv)
+			}
 			if last[res] == nil {
 				last[res], seen[res] = map[string]line{}, map[string]string{}
 			}

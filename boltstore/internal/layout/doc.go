@@ -10,8 +10,7 @@
 //	/sources/<id>/gen/<n>/notes        [Box]: item key → note of an object that is unstored or unindexed
 //	/sources/<id>/gen/<n>/progress     progress of a first list
 //	/sources/<id>/journal              [Blocks]: seq of its first entry → block
-//	/sources/<id>/handlers/<name>      [Box]: handler position
-//	/sources/<id>/parked/<name>        [Box]: item key → parked key
+//	/sources/<id>/pending/<name>       [Box]: item key → pending key of a durable handler
 //	/sources/<id>/dicts                [Box]: version → dictionary
 //	/aside/<time>/<id>                 a source that was set aside
 //

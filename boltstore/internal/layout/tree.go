@@ -14,20 +14,19 @@ import (
 
 // Names of buckets, and of keys beside them.
 var (
-	BucketFile     = []byte("file")
-	BucketSources  = []byte("sources")
-	BucketGen      = []byte("gen")
-	BucketItems    = []byte("items")
-	BucketIndex    = []byte("index")
-	BucketJournal  = []byte("journal")
-	BucketHandlers = []byte("handlers")
-	BucketDicts    = []byte("dicts")
-	BucketOwn      = []byte("own")
-	BucketNotes    = []byte("notes")
-	BucketParked   = []byte("parked")
-	BucketAside    = []byte("aside")
-	KeyHeader      = []byte("header")
-	KeyMeta        = []byte("meta")
+	BucketFile    = []byte("file")
+	BucketSources = []byte("sources")
+	BucketGen     = []byte("gen")
+	BucketItems   = []byte("items")
+	BucketIndex   = []byte("index")
+	BucketJournal = []byte("journal")
+	BucketDicts   = []byte("dicts")
+	BucketOwn     = []byte("own")
+	BucketNotes   = []byte("notes")
+	BucketPending = []byte("pending")
+	BucketAside   = []byte("aside")
+	KeyHeader     = []byte("header")
+	KeyMeta       = []byte("meta")
 )
 
 // Tree has the buckets of one source, valid within its transaction. Seal is nil in a file
@@ -106,11 +105,8 @@ func (t Tree) box(b *bolt.Bucket, kind, sub string, names bool) *Box {
 	return x
 }
 
-// HandlerBox has the handler positions, by name. It is nil if b is.
-func (t Tree) HandlerBox(b *bolt.Bucket) *Box { return t.box(b, "handlers", "", false) }
-
-// ParkedBox has the parked keys of a handler, by item key. It is nil if b is.
-func (t Tree) ParkedBox(b *bolt.Bucket, name string) *Box { return t.box(b, "parked", name, true) }
+// PendingBox has the pending keys of a handler, by item key. It is nil if b is.
+func (t Tree) PendingBox(b *bolt.Bucket, name string) *Box { return t.box(b, "pending", name, true) }
 
 // DictBox has the dictionaries, by version. It is nil if b is.
 func (t Tree) DictBox(b *bolt.Bucket) *Box { return t.box(b, "dicts", "", false) }

@@ -114,17 +114,20 @@ func (a *agent) age() string {
 	return fmt.Sprintf("confirmed %s ago", age.Round(time.Second))
 }
 
-// HandleEvent reports one change. It is called until it returns nil, even after restarts.
+// HandleEvent reports a setting as it is now, or that it is gone. It is called until it returns
+// nil, even after restarts.
 func (a *agent) HandleEvent(ctx context.Context, e informer.Event) error {
-	if e.Type == informer.EventReset {
+	if e.Reset {
 		return nil // all settings follow
 	}
 	_, name, err := cache.SplitMetaNamespaceKey(e.Key)
 	if err != nil {
 		return err
 	}
+	what := "removed"
 	applied := map[string]any{"settings.example.com/" + name: nil} // removes the annotation
-	if cm, ok := e.Object.(*corev1.ConfigMap); ok && e.Type != cache.Deleted {
+	if cm, ok := e.Object.(*corev1.ConfigMap); ok {
+		what = "applied"
 		applied["settings.example.com/"+name] = cm.Data["version"]
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": applied}})
@@ -134,10 +137,10 @@ func (a *agent) HandleEvent(ctx context.Context, e informer.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if _, err := a.client.CoreV1().Nodes().Patch(ctx, a.device, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		fmt.Printf("not reported, for now: %s %s\n", e.Type, e.Key)
+		fmt.Printf("not reported, for now: %s %s\n", what, e.Key)
 		return err
 	}
-	fmt.Printf("reported: %s %s\n", e.Type, e.Key)
+	fmt.Printf("reported: %s %s\n", what, e.Key)
 	return nil
 }
 
