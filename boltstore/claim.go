@@ -338,7 +338,9 @@ func (s *Store) release() {
 	if s.toldChanged() || s.acksWait() || s.claimDue() || s.notesChanged() {
 		err := s.writeMarks()
 		if err != nil && !errors.Is(err, ErrClosed) {
-			s.db.log().Error(err, "The told mark and acknowledgements were not written; handlers will be told some changes again", "source", s.source.String())
+			s.db.log().Error(err,
+				"The told mark and acknowledgements were not written; handlers will be told some changes again",
+				"source", s.source.String())
 		}
 	}
 	s.mu.Lock()

@@ -23,7 +23,8 @@ type recorder struct {
 }
 
 func newRecorder(
-	items *requests, q workqueue.TypedRateLimitingInterface[reconcile.Request], e *workitems.Event[origin, reconcile.Request],
+	items *requests, q workqueue.TypedRateLimitingInterface[reconcile.Request],
+	e *workitems.Event[origin, reconcile.Request],
 ) *recorder {
 	p, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
 	if !ok {

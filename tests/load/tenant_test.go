@@ -41,7 +41,7 @@ const (
 // 1,000 by default. `make torture` has 100,000 objects.
 func TestTenant(t *testing.T) {
 	if raced {
-		t.Skip("it measures memory and time")
+		t.Skip("it measures memory and time, which the race detector multiplies")
 	}
 	objects, rate := setting(t, "LOAD_OBJECTS", 20_000), setting(t, "LOAD_RATE", 1000)
 	sim := kubesim.New(kubesim.Options{WatchCacheSize: 100_000, HistorySize: 1})
