@@ -3,6 +3,7 @@ package reflector
 import (
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
@@ -50,6 +51,7 @@ func TestFreshAfterARelist(t *testing.T) {
 		after(d - 50*time.Millisecond)
 		f.other() // otherwise the list itself is compared, and puts the audit off
 		f.fresh()
+		synctest.Wait() // the audit's objects answer the caller before the audit is counted
 		if n := f.State().Relists[ReasonAudit]; n != 1 {
 			t.Fatalf("%d audits", n)
 		}
