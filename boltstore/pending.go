@@ -36,6 +36,9 @@ type HandlerChange struct {
 	// Reset says that the handler must be told a Reset before anything else. What it has in
 	// hand is void.
 	Reset bool
+	// Readable: a list has ended, or the changes of a large one have become pending. Keys that
+	// gave ErrNotYet are worth another Read.
+	Readable bool
 	// Keys have become pending, or have changed while they were.
 	Keys []PendingKey
 }
@@ -245,7 +248,7 @@ func (h *Handler) pendingAcks() map[string]Receipt {
 
 // written notes that a commit has written acknowledgements, and tells the handler what
 // it has changed.
-func (h *Handler) written(acks map[string]Receipt, reset uint64, keys []PendingKey) {
+func (h *Handler) written(acks map[string]Receipt, reset uint64, c HandlerChange) {
 	h.mu.Lock()
 	for key, r := range acks {
 		if h.acks[key] == r {
@@ -256,7 +259,7 @@ func (h *Handler) written(acks map[string]Receipt, reset uint64, keys []PendingK
 		h.acks = map[string]Receipt{} // a map does not shrink
 	}
 	h.waiting.Store(len(h.acks) > 0 || h.doubted.Load())
-	c := HandlerChange{Reset: h.reset != reset, Keys: keys}
+	c.Reset = h.reset != reset
 	h.reset = reset
 	h.mu.Unlock()
 	h.changed(c)
@@ -287,7 +290,7 @@ func (s *Store) claimedHandlers() (all []*Handler) {
 func (s *Store) stirHandlers() {
 	m := s.metaNow()
 	for _, h := range s.claimedHandlers() {
-		h.written(nil, m.Handlers[h.name].Reset, nil)
+		h.written(nil, m.Handlers[h.name].Reset, HandlerChange{Readable: true})
 	}
 	if s.handlersOwe() {
 		s.wake(true)

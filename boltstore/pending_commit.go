@@ -58,9 +58,11 @@ func (s *Store) writePending(
 			return nil, err
 		}
 	}
+	wasBehind := m.Folded < before
 	if err := w.changes(before, changes); err != nil {
 		return nil, err
 	}
+	readable := wasBehind && m.Folded == m.Seq
 	for _, h := range claimed {
 		if hm := w.meta(h.name); hm.Filling && m.listed() && m.Folded == m.Seq {
 			if err := w.with(h.name, w.fill); err != nil {
@@ -76,14 +78,14 @@ func (s *Store) writePending(
 	}
 	return func() {
 		for _, h := range s.claimedHandlers() { // also those that were registered meanwhile
-			var keys []PendingKey
+			c := HandlerChange{Readable: readable}
 			if set := w.sets[h.name]; set != nil {
-				keys = set.toldKeys()
+				c.Keys = set.toldKeys()
 			}
 			if _, verified := acks[h]; verified {
 				h.doubted.Store(false)
 			}
-			h.written(acks[h], m.Handlers[h.name].Reset, keys)
+			h.written(acks[h], m.Handlers[h.name].Reset, c)
 		}
 		if s.handlersOwe() {
 			s.wake(true)

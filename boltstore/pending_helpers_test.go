@@ -15,16 +15,18 @@ import (
 
 // heard is what a durable handler's function was called with.
 type heard struct {
-	mu     sync.Mutex
-	calls  int
-	resets int
-	keys   []string
+	mu       sync.Mutex
+	readable int
+	resets   int
+	keys     []string
 }
 
 func (h *heard) changed(c HandlerChange) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.calls++
+	if c.Readable {
+		h.readable++
+	}
 	if c.Reset {
 		h.resets++
 	}
@@ -40,6 +42,12 @@ func (h *heard) take() []string {
 	all := slices.Compact(slices.Sorted(slices.Values(h.keys)))
 	h.keys = nil
 	return all
+}
+
+func (h *heard) wasReadable() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.readable
 }
 
 func (h *heard) wasReset() int {

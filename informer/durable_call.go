@@ -14,6 +14,7 @@ type durableCall struct {
 	d       *durableHandler
 	key     string
 	number  uint64
+	lists   int
 	before  boltstore.Receipt // of the call before
 	attempt int
 	receipt boltstore.Receipt
@@ -61,7 +62,7 @@ func (d *durableHandler) begin(key string) *durableCall {
 	}
 	c := d.hand.begin(key)
 	if c != nil {
-		c.d = d
+		c.d, c.lists = d, d.lists
 	}
 	if d.walked == walkedKeys/2 {
 		d.poke() // room for more
@@ -151,9 +152,9 @@ func (d *durableHandler) settle(c *durableCall, err error) {
 		d.acknowledge(c)
 	case errors.Is(err, errKnown), errors.Is(err, ErrAckLater), d.ctx.Err() != nil: // it stays pending
 	case errors.Is(err, errNotPending):
-		d.leave(c, "")
+		d.leave(c, false)
 	case errors.Is(err, boltstore.ErrNotYet):
-		d.leave(c, c.key)
+		d.leave(c, true)
 	default:
 		d.fail(c, err)
 	}
@@ -161,7 +162,7 @@ func (d *durableHandler) settle(c *durableCall, err error) {
 
 // leave forgets a key that is not pending, or whose object is unread until the source is
 // listed.
-func (d *durableHandler) leave(c *durableCall, unread string) {
+func (d *durableHandler) leave(c *durableCall, unread bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	st := d.keys[c.key]
@@ -169,10 +170,21 @@ func (d *durableHandler) leave(c *durableCall, unread string) {
 		return // told soon
 	}
 	d.drop(c.key)
-	if unread != "" && d.unread == "" {
-		d.unread = unread
-		d.poke() // it may have become readable meanwhile
+	if !unread {
+		return
 	}
+	d.unread = true
+	if d.lists != c.lists { // since the call began
+		d.readable()
+	}
+}
+
+// readable has the walk read the keys again that could not be read. The caller holds the mutex.
+func (d *durableHandler) readable() {
+	d.lists++
+	d.walkDue = d.walkDue || d.unread
+	d.unread = false
+	d.poke()
 }
 
 // acknowledge acknowledges what the handler was told by a call.
@@ -210,9 +222,9 @@ func (d *durableHandler) fail(c *durableCall, err error) {
 	}
 	d.failures++
 	n := st.failures
+	d.queue.AddRateLimited(c.key)
 	d.mu.Unlock()
 	d.complain(c.key, n, err)
-	d.queue.AddRateLimited(c.key)
 }
 
 // drop forgets a key and its backoff. The caller holds the mutex.

@@ -2,11 +2,15 @@ package informer
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/boltstore/codec"
 )
@@ -71,6 +75,66 @@ func TestDurableAfterAnotherCodec(t *testing.T) {
 			w.sim.Stall(id == 200) // otherwise it lists
 			if was := end(live(id, ErrAckLater)); !was["default/changes"] || !was["default/comes"] {
 				t.Errorf("codec %d: told only %v", id, was)
+			}
+		}
+	})
+}
+
+// partialCodec cannot read one object.
+type partialCodec struct{ numberedCodec }
+
+func (c partialCodec) Decode(data []byte) (runtime.Object, error) {
+	obj, err := c.Codec.Decode(data)
+	if o, ok := obj.(*corev1.ConfigMap); ok && o.Name == "unreadable" {
+		return nil, errors.New("unreadable")
+	}
+	return obj, err
+}
+
+// TestUnreadableObject: an object that the codec cannot read does not keep others from being
+// told that could not be read until the changes of a large list were in the set.
+func TestUnreadableObject(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		own, err := codec.For(&corev1.ConfigMap{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 600
+		large := func(do func(name string, data ...string), version string) {
+			for i := range n {
+				do(fmt.Sprint("x", i), strings.Repeat(version, 20_000))
+			}
+		}
+		w.create("unreadable")
+		l := w.live(Options{Codec: partialCodec{numberedCodec{own, 200}}})
+		var mu sync.Mutex
+		told := map[string]string{}
+		h := DurableHandlerFunc(func(_ context.Context, e Event) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if o, ok := e.Object.(*corev1.ConfigMap); ok {
+				for _, v := range o.Data {
+					told[o.Name] = v[:1]
+				}
+			}
+			return nil
+		})
+		if _, err := l.inf.AddDurableHandler("test", h, DurableOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		large(w.create, "1")
+		l.run().synced()
+		after(time.Minute)
+		w.sim.Stall(true)
+		large(w.update, "2")
+		w.sim.Compact()
+		w.sim.DropConnections()
+		w.sim.Stall(false)
+		after(10 * time.Minute)
+		l.end()
+		for i := range n {
+			if v := told[fmt.Sprint("x", i)]; v != "2" {
+				t.Fatalf("x%d: told %q", i, v)
 			}
 		}
 	})

@@ -17,7 +17,8 @@ type hand struct {
 	failing  int                // keys in hand that have failed
 	walked   int                // keys in the queue that the walk has added
 	walkDue  bool               // keys may be pending that are not in hand
-	unread   string             // a key whose object could not be read; "" if there is none
+	unread   bool               // keys could not be read, and wait for a list
+	lists    int                // how often such keys have become worth another read
 	counted  bool               // untold has all keys that HasSynced waits for
 	untold   int
 	recent   recentObjects

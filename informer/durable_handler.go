@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -159,6 +158,9 @@ func (d *durableHandler) changed(c boltstore.HandlerChange) {
 	if c.Reset {
 		d.owe()
 	}
+	if c.Readable {
+		d.readable()
+	}
 	for _, k := range c.Keys {
 		if d.keys[k.Key] == nil && d.order.fresh() >= freshKeys {
 			d.walkDue = true
@@ -245,22 +247,10 @@ func (d *durableHandler) nextPage() bool {
 	return true
 }
 
-// walkIsDue says whether a walk is due, and notes that it begins. If keys could not be
-// read, one is due once the first of them can be.
+// walkIsDue says whether a walk is due, and notes that it begins.
 func (d *durableHandler) walkIsDue() bool {
 	d.mu.Lock()
-	unread := d.unread
-	d.mu.Unlock()
-	readable := false
-	if unread != "" {
-		_, _, err := d.claim.Read(unread)
-		readable = !errors.Is(err, boltstore.ErrNotYet)
-	}
-	d.mu.Lock()
 	defer d.mu.Unlock()
-	if readable {
-		d.unread, d.walkDue = "", true
-	}
 	due := d.walkDue
 	d.walkDue = false
 	return due
@@ -285,7 +275,7 @@ func (d *durableHandler) checkSynced() {
 	settled := d.settled()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.counted && !d.walkDue && d.unread == "" && d.keys[""] == nil && settled {
+	if !d.counted && !d.walkDue && !d.unread && d.keys[""] == nil && settled {
 		if d.counted = d.walk.final; !d.counted {
 			d.walkDue = true
 			d.poke()

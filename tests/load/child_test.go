@@ -112,6 +112,9 @@ type child struct {
 	calm  chan struct{}
 	seeds atomic.Uint64
 
+	queues      []*informer.DurableQueue[string]
+	reconcilers sync.WaitGroup
+
 	seen     [sources]seen
 	inMemory [sources]atomic.Bool
 	readers  sync.RWMutex // held by each read
@@ -135,6 +138,14 @@ func (c *child) isCalm() bool {
 	default:
 		return false
 	}
+}
+
+// endQueues ends the reconcilers, which read the file until their queues are empty.
+func (c *child) endQueues() {
+	for _, q := range c.queues {
+		q.ShutDown()
+	}
+	c.reconcilers.Wait()
 }
 
 func (c *child) say(m message) {
@@ -199,6 +210,7 @@ func runChild(text string) error {
 	c.say(message{Ready: true})
 	return c.obey(func() error {
 		c.readers.Lock() // they have ended
+		c.endQueues()
 		cancel()
 		running.Wait()
 		return c.db.Close()

@@ -136,8 +136,9 @@ func (b *belief) register(inf *informer.Informer, c *child) error {
 			return []string{e.Key}
 		})
 		for range o.Workers {
-			go b.reconcile(inf, q, c)
+			c.reconcilers.Go(func() { b.reconcile(inf, q, c) })
 		}
+		c.queues = append(c.queues, q)
 		h = q
 	default:
 		h = b.durable(inf, c, pass)
