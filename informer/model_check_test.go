@@ -82,7 +82,8 @@ func (m *model) state() (s string) {
 	m.inf.mu.Lock()
 	defer m.inf.mu.Unlock()
 	for d := range m.inf.durables {
-		s += fmt.Sprintf("at %d: %+v, walk due %v, unread %q, Reset owed %v\n", m.inf.backlog.Last(), d.lag(), d.walkDue, d.unread, d.keys[""] != nil)
+		s += fmt.Sprintf("at %d: %+v, walk due %v, unread %t, Reset owed %v\n",
+			m.inf.backlog.Last(), d.lag(), d.walkDue, d.unread, d.keys[""] != nil)
 	}
 	return s
 }
