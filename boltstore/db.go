@@ -95,8 +95,7 @@ type judged struct {
 type whileOpen struct {
 	ctx     context.Context // ends with Close
 	end     context.CancelFunc
-	closing sync.Mutex   // held by Close until the file is closed
-	cleanUp func() error // called after Close, if not nil
+	closing sync.Mutex // held by Close until the file is closed
 }
 
 func newDB(path string, o Options) (*DB, error) {
@@ -227,9 +226,6 @@ func (db *DB) Close() error {
 		s.shutDown()
 	}
 	db.tellClosed()
-	if db.whileOpen.cleanUp != nil {
-		errs = append(errs, db.whileOpen.cleanUp())
-	}
 	if len(running) > 0 {
 		slices.Sort(running)
 		errs = append(errs, fmt.Errorf("boltstore: closed %s while it was in use by %s; stop the informers first", db.path, strings.Join(running, ", ")))

@@ -92,38 +92,3 @@ func ExampleDB_View() {
 	// a
 	// b
 }
-
-// A program that must work while its predecessor still has the file.
-func ExampleOpenOrTemporary() {
-	cluster := exampletest.Start()
-	defer cluster.End()
-	old, err := boltstore.Open(cluster.Path(), boltstore.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	db, free, err := boltstore.OpenOrTemporary(cluster.Path(), boltstore.Options{LockTimeout: -1})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("temporary:", db.Path() != old.Path())
-	// Its informers run here, until the file is free.
-	if err := old.Close(); err != nil {
-		log.Fatal(err)
-	}
-	<-free
-	if err := db.Close(); err != nil {
-		log.Fatal(err)
-	}
-	db, free, err = boltstore.OpenOrTemporary(cluster.Path(), boltstore.Options{LockTimeout: -1})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("the file itself:", free == nil)
-	if err := db.Close(); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// temporary: true
-	// the file itself: true
-}

@@ -77,7 +77,7 @@ func (p *pathWatch) look(db *DB, b *boltFile) (err error, changed bool) {
 
 // Moved is closed once the DB has noticed that the file is no longer at its path, see
 // [DB.AtPath]. To go on with the file at the path, a program ends its informers, closes
-// the DB and opens the path again, as after [OpenOrTemporary]. Once the file is back,
+// the DB and opens the path again. Once the file is back,
 // Moved returns another channel.
 func (db *DB) Moved() <-chan struct{} {
 	db.at.mu.Lock()

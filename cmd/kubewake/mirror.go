@@ -40,7 +40,6 @@ type mirror struct {
 	age      time.Duration
 	maxSize  int
 	compress bool
-	fallBack bool
 	reopen   bool
 	events   bool
 	purge    bool
@@ -108,7 +107,6 @@ Meanwhile the other commands read through a socket beside the file.`,
 	f.Int64Var(&m.journal, "journal-bytes", 0, "bytes of history kept for each type (default 16 MiB)")
 	f.DurationVar(&m.age, "journal-age", 0, "age of history kept for each type (default 1h)")
 	f.IntVar(&m.maxSize, "max-size", 0, "largest size of the file in bytes (default unlimited)")
-	f.BoolVar(&m.fallBack, "fall-back", false, "if another process has the file open, use a temporary file until it is free, then start again with the file")
 	f.BoolVar(&m.reopen, "reopen", false, "if the file is removed or another file takes its path, start again with the file at the path")
 	f.BoolVar(&m.compress, "compress", false, "compress stored objects: objects like pods take a third of the disk space and of the bytes written, for up to 50% more processor time")
 	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket through which other commands read the file while this one runs")
@@ -140,18 +138,17 @@ func (m *mirror) config() (*rest.Config, error) {
 	return reflector.WrapConfig(cfg), nil
 }
 
-// open waits up to --wait for a file that another process has open. Then, with
-// --fall-back, it opens a temporary one until the file is free.
-func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, <-chan struct{}, error) {
+// open waits up to --wait for a file that another process has open.
+func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, error) {
 	said := false
 	for end := time.Now().Add(m.wait); ; { // each try waits for LockTimeout
 		last := !time.Now().Before(end)
-		db, free, err := m.try(ctx, o, last && m.fallBack)
+		db, err := m.try(ctx, o)
 		switch {
 		case last || !errors.Is(err, boltstore.ErrLocked):
-			return db, free, err
+			return db, err
 		case ctx.Err() != nil:
-			return nil, nil, fmt.Errorf("interrupted while it waited for another process to close the file (--wait): %w", err)
+			return nil, fmt.Errorf("interrupted while it waited for another process to close the file (--wait): %w", err)
 		case !said:
 			m.logf("%s: waiting up to %s for another process to close it (--wait)", m.db.path, m.wait)
 			said = true
@@ -163,29 +160,24 @@ func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, 
 // LockTimeout.
 const lateOpen = time.Second
 
-// try opens the file, or a temporary one if another process has the file. It returns before
-// that if ctx has ended and the file system does not answer.
-func (m *mirror) try(ctx context.Context, o boltstore.Options, temporary bool) (*boltstore.DB, <-chan struct{}, error) {
+// try opens the file. It returns before that if ctx has ended and the file system does not
+// answer.
+func (m *mirror) try(ctx context.Context, o boltstore.Options) (*boltstore.DB, error) {
 	var db *boltstore.DB
-	var free <-chan struct{}
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if temporary {
-			db, free, err = boltstore.OpenOrTemporary(m.db.path, o)
-		} else {
-			db, err = boltstore.Open(m.db.path, o)
-		}
+		db, err = boltstore.Open(m.db.path, o)
 	}()
 	select {
 	case <-done:
-		return db, free, err
+		return db, err
 	case <-ctx.Done():
 	}
 	select {
 	case <-done:
-		return db, free, err
+		return db, err
 	case <-time.After(lateOpen):
 	}
 	go func() { // it is open after all: the process may not end yet
@@ -193,7 +185,7 @@ func (m *mirror) try(ctx context.Context, o boltstore.Options, temporary bool) (
 			_ = db.Close() // nothing was written
 		}
 	}()
-	return nil, nil, fmt.Errorf("interrupted while the file system of %s did not answer", m.db.path)
+	return nil, fmt.Errorf("interrupted while the file system of %s did not answer", m.db.path)
 }
 
 // options returns the options that the flags stand for.
@@ -273,10 +265,10 @@ func (m *mirror) run(ctx context.Context, flags *pflag.FlagSet, args []string) (
 	}
 }
 
-// life mirrors to one file. again says that another life follows: the file at the path
-// is free, or another one.
+// life mirrors to one file. again says that another life follows: another file is at
+// the path.
 func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options) (again bool, err error) {
-	db, free, err := m.open(ctx, o)
+	db, err := m.open(ctx, o)
 	if err != nil {
 		return false, flagOf(err)
 	}
@@ -290,18 +282,16 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 	if m.reopen {
 		moved = db.Moved()
 	}
-	if free != nil || moved != nil {
+	if moved != nil {
 		go func() {
 			select {
-			case <-free:
-				end()
 			case <-moved:
 				end()
 			case <-living.Done():
 			}
 		}()
 	}
-	err = m.live(living, db, cfg, free != nil)
+	err = m.live(living, db, cfg)
 	if errors.Is(err, context.Canceled) || errors.Is(err, errOtherVersion) {
 		again, err = ctx.Err() == nil, nil
 	}
@@ -309,12 +299,11 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 	return again && err == nil, err
 }
 
-// live runs an informer for each type. The first one that cannot go on ends all. temporary
-// says that the file is not the one at the path.
-func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, temporary bool) error {
+// live runs an informer for each type. The first one that cannot go on ends all.
+func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	k := &keeper{mirror: m, ctx: ctx, end: cancel, db: db, cfg: cfg, running: map[kept]*running{}}
-	k.offer = sync.OnceFunc(func() { k.wg.Go(func() { k.serves(temporary) }) })
+	k.offer = sync.OnceFunc(func() { k.wg.Go(func() { k.serves() }) })
 	defer k.close()
 	var err error
 	if k.cluster, err = clusterOf(ctx, cfg); err != nil {

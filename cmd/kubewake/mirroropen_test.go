@@ -35,7 +35,7 @@ func TestLockThatHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := m.open(ctx, o)
+		_, err := m.open(ctx, o)
 		ended <- err
 	}()
 	waittest.Eventually(t, "the log says what is waited for", func() bool {

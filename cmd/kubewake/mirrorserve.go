@@ -11,18 +11,15 @@ import (
 )
 
 // serves serves what others use: HTTP, the file's socket and its API, until the life ends.
-// The mirror works without the socket, but not without what the flags ask for. temporary
-// says that the file is not the one at the path.
-func (k *keeper) serves(temporary bool) {
+// The mirror works without the socket, but not without what the flags ask for.
+func (k *keeper) serves() {
 	if k.http != "" {
 		if err := k.stats.serve(k.ctx, k.http, &k.wg); err != nil {
 			k.end(err)
 			return
 		}
 	}
-	if !temporary {
-		defer k.socket(k.db)()
-	}
+	defer k.socket(k.db)()
 	closeAPI, err := k.api(k.ctx, k.db, k.cfg)
 	if err != nil {
 		k.end(err)

@@ -2,6 +2,7 @@ package wake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -25,41 +26,34 @@ import (
 // of them append.
 const envContend = "WAKE_CHILD_CONTEND"
 
-// contend keeps the sources in the file, or in a temporary one while another process has
-// the file, until SIGTERM. Only in the file it has durable handlers.
+// contend keeps the sources in the file, whenever no other process has it, until SIGTERM.
 func contend(path, kubeconfig string) error {
 	term, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	out := map[string]*os.File{}
-	for _, name := range []string{"plain", "durable", "temporary", "idle"} {
+	for _, name := range []string{"plain", "durable", "idle"} {
 		f, err := os.OpenFile(os.Getenv(envContend)+name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			return err
 		}
 		out[name] = f
 	}
-	for term.Err() == nil {
-		if err := contendOnce(term, path, kubeconfig, out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// contendOnce is the time in which the program has the file, or a temporary one.
-func contendOnce(term context.Context, path, kubeconfig string, out map[string]*os.File) error {
 	cfg, err := childConfig(kubeconfig)
 	if err != nil {
 		return err
 	}
 	o := childOptions()
 	o.LockTimeout, o.AllowUnsafePath = 50*time.Millisecond, true
-	db, free, err := boltstore.OpenOrTemporary(path, o)
+	db, err := boltstore.Open(path, o)
+	for errors.Is(err, boltstore.ErrLocked) {
+		if term.Err() != nil {
+			return nil
+		}
+		db, err = boltstore.Open(path, o)
+	}
 	if err != nil {
 		return err
 	}
-	ctx, end := context.WithCancel(term)
-	defer end()
 	var wg sync.WaitGroup
 	for name, src := range listsOf(cfg) {
 		inf, err := informer.NewSharedIndexInformer(db, src.lw, src.example, informer.Options{
@@ -68,26 +62,16 @@ func contendOnce(term context.Context, path, kubeconfig string, out map[string]*
 		if err != nil {
 			return err
 		}
-		plain := "plain"
-		if free != nil {
-			plain = "temporary"
-		}
-		if _, err := inf.AddEventHandler(teller(out[plain], name)); err != nil {
+		if _, err := inf.AddEventHandler(teller(out["plain"], name)); err != nil {
 			return err
 		}
-		if free == nil {
-			if _, err := inf.AddDurableHandler("test", durableTeller(out["durable"], name), informer.DurableOptions{Workers: 2}); err != nil {
-				return err
-			}
-			wg.Go(func() { reportIdle(ctx, out["idle"], inf, name) })
+		durable := durableTeller(out["durable"], name)
+		if _, err := inf.AddDurableHandler("test", durable, informer.DurableOptions{Workers: 2}); err != nil {
+			return err
 		}
-		wg.Go(func() { inf.RunWithContext(ctx) })
+		wg.Go(func() { reportIdle(term, out["idle"], inf, name) })
+		wg.Go(func() { inf.RunWithContext(term) })
 	}
-	select {
-	case <-term.Done():
-	case <-free: // nil: never
-	}
-	end()
 	wg.Wait()
 	return db.Close()
 }
@@ -193,5 +177,5 @@ func TestContend(t *testing.T) {
 		w.toldAll(resource, cached, plain[resource])
 		durable(resource, cached)
 	})
-	t.Logf("%d writes, %d lines of plain handlers, %d of those of temporary files", w.writes, strings.Count(read("plain"), "\n"), strings.Count(read("temporary"), "\n"))
+	t.Logf("%d writes, %d lines of plain handlers", w.writes, strings.Count(read("plain"), "\n"))
 }

@@ -4,7 +4,6 @@ package osfile
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"time"
 
@@ -41,17 +40,6 @@ func (f Files) WaitLock(path string, timeout time.Duration, reader bool) (releas
 // lockPoll is how often WaitLock tries. The system has no wait with a deadline.
 const lockPoll = 20 * time.Millisecond
 
-// IsFree says whether a writer could open the file now, or there is no file. A reader
-// also keeps a writer out. IsFree returns false if it cannot find out.
-func IsFree(path string) bool {
-	// Over NFS, only a file opened for writing can get a writer's lock.
-	release, err := flockAs(path, os.O_RDWR, unix.LOCK_EX)
-	if err == nil {
-		release()
-	}
-	return err == nil || errors.Is(err, fs.ErrNotExist)
-}
-
 // CanUnlock says whether the lock of an open file can be released.
 const CanUnlock = true
 
@@ -59,11 +47,7 @@ const CanUnlock = true
 func Unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
 func flock(path string, how int) (release func(), err error) {
-	return flockAs(path, os.O_RDONLY, how)
-}
-
-func flockAs(path string, flag, how int) (release func(), err error) {
-	f, err := os.OpenFile(path, flag|unix.O_NONBLOCK, 0) // a FIFO would wait for its other end
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would wait for its other end
 	if err != nil {
 		return nil, err
 	}
