@@ -74,5 +74,4 @@ var shownBy = map[string]string{
 	"An empty list that is not the server's":      "reflector TestEachAnswer",
 	"List options that choose other objects":      "reflector TestOptionsThatChange",
 	"Objects are shared and must not be modified": "informer TestMutationDetector",
-	"After a burst of changes":                    "informer TestGarbageIsCollectedOnce",
 }

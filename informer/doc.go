@@ -49,5 +49,4 @@
 //     durable_handler.go does the work.
 //   - fresh: callers that wait for a young cache.
 //   - health, lag, metrics: for operators. Package metrics has the collector.
-//   - garbage: the collection after a burst.
 package informer

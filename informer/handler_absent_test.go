@@ -172,8 +172,7 @@ func TestRemovedInMidLife(t *testing.T) {
 	<-reg.(*listener).ended
 	w.delete("b")
 	r.expect("delete b")
-	// The other one is the timer of the garbage collection after the start.
-	eventually(t, "the grace has a timer", func() bool { return clk.Waiters() == 2 })
+	eventually(t, "the grace has a timer", func() bool { return clk.Waiters() == 1 })
 	clk.Step(29 * time.Second)
 	l.equal()
 	if st := l.inf.Store().State(); told() >= st.Seq {

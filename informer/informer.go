@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,8 +53,6 @@ type Informer struct {
 	listeners   map[*listener]struct{}
 	absent      []absent      // oldest first
 	parted      chan struct{} // absent has one more
-	sinceRest   atomic.Int64  // bytes handed out since the last rest
-	bursts      chan struct{} // they are at least burstBytes
 	durables    map[*durableHandler]struct{}
 	naming      sync.Mutex      // held by addNamed
 	running     context.Context // of the listeners, nil before Run
@@ -98,7 +95,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 		toldAtStart: st.Told, toldNow: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}), lease: lease,
 		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durableHandler]struct{}{},
-		parted: make(chan struct{}, 1), bursts: make(chan struct{}, 1),
+		parted:  make(chan struct{}, 1),
 		mutated: cache.NewCacheMutationDetector(fmt.Sprintf("%T", example)),
 	}
 	if st.Synced || st.Seq > 0 {
@@ -248,7 +245,6 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 
 	var wg sync.WaitGroup
 	wg.Go(func() { inf.awaitSync(ctx) })
-	wg.Go(func() { inf.collectAfterBursts(ctx, inf.Lags) })
 	ctrl.RunWithContext(ctx)
 	inf.queue.Close()
 	inf.source.Wait()
@@ -339,7 +335,6 @@ func (inf *Informer) awaitSync(ctx context.Context) {
 	inf.syncedSeq = inf.backlog.Last()
 	close(inf.synced)
 	inf.backlog.Wake()
-	inf.handedOut(burstBytes) // handlers were told all objects
 	inf.forgetAbsent(ctx)
 }
 
@@ -369,14 +364,12 @@ func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
 				inf.replayAgain()
 			}
 			inf.backlog.Jump(inf.store.State().Seq)
-			inf.handedOut(burstBytes)
 		default:
 			e, ok := d.Object.(*boltstore.Entry)
 			if !ok {
 				return fmt.Errorf("informer: popped a %s of %T", d.Type, d.Object)
 			}
 			inf.backlog.Append(e)
-			inf.handedOut(e.Size())
 		}
 	}
 	inf.noteTold()

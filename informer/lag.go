@@ -47,12 +47,6 @@ func (l Lag) String() string {
 	return s
 }
 
-// sameWork says whether nothing has been done or added between two lags of a handler.
-func (l Lag) sameWork(m Lag) bool {
-	l.Age, m.Age = 0, 0
-	return l == m
-}
-
 // Lags returns how far the handlers are behind, plain ones first, then durable ones by
 // name. It does not read the file.
 func (inf *Informer) Lags() (all []Lag) {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"runtime/metrics"
 	"runtime/pprof"
 	"strconv"
@@ -195,6 +196,7 @@ func child(text string) error {
 		}
 	}
 	if r.Told = h.told.Load(); s.Settle > 0 {
+		debug.FreeOSMemory() // Go does so by itself, but within minutes
 		caught := time.Now()
 		var seen []int64
 		for time.Since(caught) < s.Settle {

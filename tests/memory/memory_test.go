@@ -26,7 +26,7 @@ const pods = 10_000
 
 // most is how much anonymous memory a program may take while it catches up, whatever it
 // missed: the mark of 48 MB, and an addition for a busy machine. near is how much more
-// than a quiet program it may have ten seconds later.
+// than a quiet program it may have once the garbage has been collected.
 //
 // A peak depends on when Go collects garbage, and that on when the machine lets it. A
 // program above the bound is therefore measured up to tries times, each time over as many
@@ -164,7 +164,7 @@ var misses = []missed{
 }
 
 // TestCatchUp: however much a program has missed, and however it uses the library, it
-// stays small while it catches up, and is small again soon.
+// stays small while it catches up, and is small again once its garbage has been collected.
 //
 // KUBEWAKE_MEMORY=all measures all uses, each for ten seconds after it has caught up.
 // KUBEWAKE_MEMORY=<name>[;<name>] does so for these uses. KUBEWAKE_MEMORY_PROFILE is a
@@ -225,7 +225,7 @@ func TestCatchUp(t *testing.T) {
 					t.Errorf("%s of anonymous memory", mb(r.Peak))
 				}
 				if r.Settled > enough {
-					t.Errorf("%s ten seconds later, a quiet one has %s", mb(r.Settled), mb(quiet[u.name].Settled))
+					t.Errorf("%s after a collection, a quiet one has %s", mb(r.Settled), mb(quiet[u.name].Settled))
 				}
 			})
 		}
