@@ -101,7 +101,7 @@ func unstructuredPod() *unstructured.Unstructured {
 	return u
 }
 
-// structPod is a Pod for the struct codec, since it is not of k8s.io/api.
+// structPod is a Pod for the JSON codec, since it is not of k8s.io/api.
 type structPod struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -137,25 +137,4 @@ func BenchmarkCodecs(b *testing.B) {
 			}
 		})
 	}
-	data, err := json.Marshal(p)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Run("json/encode", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := json.Marshal(p); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.ReportMetric(float64(len(data)), "bytes")
-	})
-	b.Run("json/decode", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if err := json.Unmarshal(data, &corev1.Pod{}); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

@@ -1,24 +1,21 @@
 // Package codec turns objects into the payload bytes of a record and back.
 //
 // Decode(Append(x)) equals x by apiequality.Semantic.DeepEqual, including apiVersion
-// and kind at every depth. Objects that are equal except for nil and empty give equal
-// bytes. There are three codecs, and [For] chooses by Go type:
+// and kind at every depth, as far as JSON, the form on the wire, can hold x. There are three
+// codecs, and [For] chooses by Go type:
 //
 //   - protobuf, for the kinds of k8s.io/api and PartialObjectMetadata, where
 //     it drops nothing;
-//   - struct, which is msgpack, for every other Go struct;
-//   - unstructured, which is msgpack too, for unstructured.Unstructured.
+//   - json, for every other Go struct;
+//   - unstructured, which is msgpack, for unstructured.Unstructured.
 //
-// These codecs lose two things. Protobuf loses fractions of a second in metav1.Time, and
-// of a microsecond in MicroTime, which the API does not have either. All codecs lose
-// decimals of a resource.Quantity below its smallest unit, the nano.
-//
-// A type or value that might not come back unchanged is refused. [For] refuses functions,
-// interfaces with methods, and fields that are not exported if the type has only half a
-// pair of marshalers. Append refuses values that only an object shows: a set field that
-// is not exported, and a value in an any that is of no JSON kind. If a type's own
-// marshalers leave something out, only a round trip shows it; see [RoundTrip]. For all of
-// these a caller may bring a [Codec].
+// What JSON cannot hold comes only from a program, such as a transform: a field without a
+// JSON name (json:"-"), the concrete type of an any or of a RawExtension's Object, text that is
+// not UTF-8, space between the parts of a json.RawMessage, fractions of a second in metav1.Time
+// and of a microsecond in MicroTime. Decimals of a resource.Quantity below its smallest unit, the
+// nano, are lost, too. Marshalers of the program's own types may leave more out. A type whose
+// empty object does not come back is refused by [For]. Whether other objects do shows
+// [RoundTrip]. For types that need more a caller may bring a [Codec].
 //
 // # Payloads
 //
@@ -26,16 +23,7 @@
 //
 //	uvarint length, apiVersion, uvarint length, kind, then the message
 //
-// struct: one msgpack map from field name to value. The name is that of the json tag,
-// otherwise the Go name; a name already taken gets an apostrophe. Embedded structs are
-// part of the struct around them. A field with its zero value is left out. A slice or
-// map that is empty but not nil is not left out. Map keys are strings, sorted.
-//
-// A Time is its Unix second, or an array of that and the nanosecond; a Quantity its
-// string; FieldsV1 its bytes. A type with both halves of a JSON or text marshaler is
-// stored as they write it, but only if it hides something or has interfaces. Otherwise
-// its fields, elements or number are stored, as if it had no marshalers; such types
-// have their own ID. A pointer to a value that may itself be nil is an array of one.
+// json: the object's JSON, without escapes for HTML.
 //
 // unstructured: one msgpack value, of nil, booleans, integers (always int64),
 // float 64, strings, arrays, and maps with sorted strings for keys.
@@ -63,9 +51,8 @@ var (
 // Codecs of callers have IDs from IDCustom on.
 const (
 	IDProtobuf     byte = 1
-	IDStruct       byte = 2
+	IDJSON         byte = 2
 	IDUnstructured byte = 3
-	IDParts        byte = 4 // struct, if a type in it has marshalers that are not used
 	IDCustom       byte = 128
 )
 
@@ -89,8 +76,8 @@ type Codec interface {
 }
 
 // For returns the codec for objects of example's Go type; example may be a nil pointer.
-// If a field of the type might not come back unchanged, the error wraps [ErrUnsupported]
-// and names the field.
+// If an empty object of the type does not come back unchanged, the error wraps
+// [ErrUnsupported].
 func For(example runtime.Object) (Codec, error) {
 	if _, ok := example.(*unstructured.Unstructured); ok {
 		return unstructuredCodec{}, nil
@@ -116,15 +103,16 @@ func forType(t reflect.Type) (Codec, error) {
 	if protobufExact(t) {
 		return protobufCodec{t, textlessOf(t.Elem(), map[reflect.Type]*textless{})}, nil
 	}
-	p, err := planFor(t.Elem())
+	c := jsonCodec{t}
+	empty := reflect.New(t.Elem()).Interface().(runtime.Object)
+	payload, err := c.Append(nil, empty)
+	if err == nil {
+		err = RoundTrip(c, payload, empty)
+	}
 	if err != nil {
 		return nil, err
 	}
-	id := IDStruct
-	if partly(t.Elem(), map[reflect.Type]bool{}) {
-		id = IDParts
-	}
-	return structCodec{t, p, id}, nil
+	return c, nil
 }
 
 // pointerOf returns obj as a non-nil pointer of type t.

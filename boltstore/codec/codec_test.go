@@ -2,6 +2,7 @@ package codec_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,11 +13,9 @@ import (
 	"testing"
 
 	"github.com/kubewake/kubewake/boltstore/codec"
-	"github.com/vmihailenco/msgpack/v5"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -99,14 +98,11 @@ func TestWhoTakesProtobuf(t *testing.T) {
 		{&corev1.Pod{}, codec.IDProtobuf},
 		{(*corev1.Node)(nil), codec.IDProtobuf},
 		{&metav1.PartialObjectMetadata{}, codec.IDProtobuf},
-		{&appsv1.StatefulSet{}, codec.IDStruct},        // volumeClaimTemplates
-		{&appsv1.ControllerRevision{}, codec.IDStruct}, // RawExtension
-		{&corev1.PodList{}, codec.IDStruct},            // items
-		{&Widget{}, codec.IDStruct},
-		{&of[redactsHidden]{}, codec.IDStruct}, // by its marshalers
-		{&of[redactedString]{}, codec.IDParts}, // without them
-		{&of[map[redactedKey]*selfish]{}, codec.IDParts},
-		{&crd{}, codec.IDParts},
+		{&appsv1.StatefulSet{}, codec.IDJSON},        // volumeClaimTemplates
+		{&appsv1.ControllerRevision{}, codec.IDJSON}, // RawExtension
+		{&corev1.PodList{}, codec.IDJSON},            // items
+		{&Widget{}, codec.IDJSON},
+		{&crd{}, codec.IDJSON},
 	} {
 		if got := codecFor(t, c.example); got.ID() != c.want {
 			t.Errorf("%T: %s", c.example, got.Name())
@@ -114,60 +110,11 @@ func TestWhoTakesProtobuf(t *testing.T) {
 	}
 	var names []string
 	for _, k := range kinds() {
-		if c := codecFor(t, newOf(k)); c.ID() == codec.IDStruct && !strings.HasSuffix(k.Name(), "List") {
+		if c := codecFor(t, newOf(k)); c.ID() == codec.IDJSON && !strings.HasSuffix(k.Name(), "List") {
 			names = append(names, k.String())
 		}
 	}
-	t.Logf("struct: %v", names)
-}
-
-// TestPlainMsgpackFails shows that the property can fail.
-func TestPlainMsgpackFails(t *testing.T) {
-	for _, tag := range []string{"", "json"} {
-		var failed int
-		for _, k := range kinds() {
-			obj := newOf(k)
-			filler(1, true).Fill(obj)
-			if got, err := plainMsgpack(obj, tag); err != nil || !apiequality.Semantic.DeepEqual(obj, got) {
-				failed++
-			}
-		}
-		t.Logf("tag %q: %d of %d kinds do not come back", tag, failed, len(kinds()))
-		if failed < 50 {
-			t.Errorf("tag %q: only %d kinds fail", tag, failed)
-		}
-	}
-}
-
-func plainMsgpack(obj runtime.Object, tag string) (got runtime.Object, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	var buf bytes.Buffer
-	enc, dec := msgpack.NewEncoder(&buf), msgpack.NewDecoder(&buf)
-	enc.SetCustomStructTag(tag)
-	dec.SetCustomStructTag(tag)
-	got = newOf(reflect.TypeOf(obj).Elem())
-	if err = enc.Encode(obj); err == nil {
-		err = dec.Decode(got)
-	}
-	return got, err
-}
-
-// TestPlainMsgpackZeroesQuantities shows the worst of it: no error.
-func TestPlainMsgpackZeroesQuantities(t *testing.T) {
-	node := &corev1.Node{}
-	node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("4")}
-	got, err := plainMsgpack(node, "json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if q := got.(*corev1.Node).Status.Capacity["cpu"]; !q.IsZero() {
-		t.Fatalf("cpu is %v: the struct codec may no longer be needed", &q)
-	}
-	comesBack(t, codecFor(t, node), node)
+	t.Logf("json: %v", names)
 }
 
 // TestGoldenObjects reads the objects that Kubernetes releases are tested with.
@@ -191,6 +138,13 @@ func TestGoldenObjects(t *testing.T) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if ext := filepath.Ext(file); ext == ".json" { // a server sends no space
+			var b bytes.Buffer
+			if err := json.Compact(&b, data); err != nil {
+				t.Fatal(err)
+			}
+			data = b.Bytes()
 		}
 		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
 		if runtime.IsNotRegisteredError(err) || runtime.IsMissingKind(err) {

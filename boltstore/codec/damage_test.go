@@ -24,7 +24,7 @@ func examples() map[string]kruntime.Object {
 	return map[string]kruntime.Object{
 		"protobuf":     pod(),
 		"metadata":     &metav1.PartialObjectMetadata{ObjectMeta: pod().ObjectMeta},
-		"struct":       sts,
+		"json":         sts,
 		"widget":       widget(),
 		"unstructured": unstructuredPod(),
 	}
@@ -109,6 +109,7 @@ func TestHugeLengths(t *testing.T) {
 		"no field":      "\x81\xa4none\xdf" + huge,
 		"deep field":    "\x81\xa4none" + strings.Repeat("\x91", 1<<20),
 		"deep, whole":   "\x81\xa4none" + strings.Repeat("\x91", 20_000) + "\xc0",
+		"deep JSON":     strings.Repeat(`{"a":`, 200_000),
 		"protobuf":      "\x00\x00\x0a\xff\xff\xff\xff\x07",
 		"protobuf head": "\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
 	} {
@@ -147,7 +148,7 @@ func FuzzDecodeProtobuf(f *testing.F) {
 	fuzzDecode(f, p)
 }
 
-func FuzzDecodeStruct(f *testing.F) { fuzzDecode(f, widget()) }
+func FuzzDecodeJSON(f *testing.F) { fuzzDecode(f, widget()) }
 
 func FuzzDecodeUnstructured(f *testing.F) {
 	fuzzDecode(f, unstructuredOf(map[string]any{"kind": "K", "a": []any{int64(-300), 1.5, nil, true, map[string]any{}}}))

@@ -41,15 +41,11 @@ func filler(seed int64, typeMeta bool) *randfill.Filler {
 				*t = metav1.MicroTime{Time: time.UnixMicro(c.Int63n(4e15) - 1e15)}
 			},
 			func(f *metav1.FieldsV1, c randfill.Continue) {
-				f.SetRawString(fmt.Sprintf(`{ "f:z": {"f:%d":{}},"f:a":{}}`, c.Intn(100))) // neither sorted nor compact
+				f.SetRawString(fmt.Sprintf(`{"f:z":{"f:%d<":{}},"f:a":{}}`, c.Intn(100))) // as on the wire: compact, not sorted
 			},
 			func(e *metav1.ManagedFieldsEntry, c randfill.Continue) { c.FillNoCustom(e) },
 			func(r *runtime.RawExtension, c randfill.Continue) {
-				if c.Bool() {
-					r.Raw = fmt.Appendf(nil, `{"z": %d, "a":[1.0]}`, c.Intn(100))
-				} else {
-					r.Object = &unstructured.Unstructured{Object: map[string]any{"kind": "K", "n": c.Int63(), "f": 2.0}}
-				}
+				r.Raw = fmt.Appendf(nil, `{"z":%d,"a":[1.0,"<&"]}`, c.Intn(100))
 			},
 			func(s *intstr.IntOrString, c randfill.Continue) {
 				if *s = intstr.FromInt32(c.Int31()); c.Bool() {
@@ -58,6 +54,12 @@ func filler(seed int64, typeMeta bool) *randfill.Filler {
 			},
 			func(u *unstructured.Unstructured, c randfill.Continue) {
 				u.Object = map[string]any{"kind": "K", "n": c.Int63(), "f": 2.5, "l": []any{nil, true, c.String(3)}}
+			},
+			func(s *schemaJSON, c randfill.Continue) { s.Raw = fmt.Appendf(nil, `{"z":%d}`, c.Intn(100)) },
+			func(s *schemaPropsOrBool, c randfill.Continue) {
+				if c.Fill(&s.Schema); s.Schema == nil {
+					s.Allows = c.Bool()
+				}
 			},
 			func(s *string, c randfill.Continue) { *s = c.String(12) },
 		}
@@ -111,15 +113,14 @@ func count(v reflect.Value, types map[reflect.Type]int) {
 // that loses them gives them back.
 func TestFillerFills(t *testing.T) {
 	types := map[reflect.Type]int{
-		reflect.TypeFor[resource.Quantity]():         0,
-		reflect.TypeFor[metav1.Time]():               0,
-		reflect.TypeFor[metav1.MicroTime]():          0,
-		reflect.TypeFor[metav1.FieldsV1]():           0,
-		reflect.TypeFor[metav1.TypeMeta]():           0,
-		reflect.TypeFor[intstr.IntOrString]():        0,
-		reflect.TypeFor[runtime.RawExtension]():      0,
-		reflect.TypeFor[unstructured.Unstructured](): 0,
-		reflect.TypeFor[[]byte]():                    0,
+		reflect.TypeFor[resource.Quantity]():    0,
+		reflect.TypeFor[metav1.Time]():          0,
+		reflect.TypeFor[metav1.MicroTime]():     0,
+		reflect.TypeFor[metav1.FieldsV1]():      0,
+		reflect.TypeFor[metav1.TypeMeta]():      0,
+		reflect.TypeFor[intstr.IntOrString]():   0,
+		reflect.TypeFor[runtime.RawExtension](): 0,
+		reflect.TypeFor[[]byte]():               0,
 	}
 	f := filler(1, true)
 	for range 4 {

@@ -2,11 +2,16 @@ package codec
 
 import (
 	"crypto/sha256"
+	"encoding"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"hash"
 	"reflect"
 	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // StructureHash is a fingerprint of a Go type's structure: the exported fields with their
@@ -37,16 +42,30 @@ type structureHash struct {
 	seen map[reflect.Type]int // types begun, by their order
 }
 
+// hiding has the types of Kubernetes that hide their fields, or do so with some build tags.
+var hiding = map[reflect.Type]bool{
+	quantityType:                        true,
+	reflect.TypeFor[metav1.Time]():      true,
+	reflect.TypeFor[metav1.MicroTime](): true,
+	reflect.TypeFor[metav1.FieldsV1]():  true,
+	reflect.TypeFor[time.Time]():        true,
+}
+
+// marshals says whether t, or a pointer to it, writes its JSON itself.
+func marshals(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[encoding.TextMarshaler]())
+}
+
 func (h structureHash) add(t reflect.Type) {
 	if t == nil {
 		fmt.Fprint(h, "nil;")
 		return
 	}
-	_, leaf := leaves[t]
-	if leaf || marshaledBy(t) != byFields {
-		fmt.Fprintf(h, "leaf %d %s %s;", marshaledBy(t), t.PkgPath(), t.Name())
+	if marshals(t) {
+		fmt.Fprintf(h, "marshals %s %s;", t.PkgPath(), t.Name())
 	}
-	if leaf {
+	if hiding[t] {
 		return
 	}
 	if n, ok := h.seen[t]; ok {
@@ -83,9 +102,6 @@ func (h structureHash) fields(t reflect.Type) {
 	for f := range t.Fields() {
 		if !f.IsExported() && !(f.Anonymous && f.Type.Kind() == reflect.Struct) {
 			continue
-		}
-		if _, tagged := jsonName(f); tagged && !f.IsExported() {
-			fmt.Fprint(h, "kept ") // an earlier form did not keep it
 		}
 		fmt.Fprintf(h, "%s %v %q %q ", f.Name, f.Anonymous, f.Tag.Get("json"), f.Tag.Get("protobuf"))
 		h.add(f.Type)

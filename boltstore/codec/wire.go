@@ -29,7 +29,6 @@ type encoder struct {
 	*msgpack.Encoder
 	out   appender
 	depth int
-	set   []int    // stack of the fields to write, in structs begun
 	keys  []string // stack of the keys to write, in maps begun
 }
 
@@ -44,7 +43,7 @@ var encoders = sync.Pool{New: func() any { return &encoder{Encoder: msgpack.NewE
 func appendValue(dst []byte, write func(*encoder) error) ([]byte, error) {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
-	e.out, e.depth, e.set, e.keys = dst, 0, e.set[:0], e.keys[:0]
+	e.out, e.depth, e.keys = dst, 0, e.keys[:0]
 	e.Reset(&e.out)
 	err := write(e)
 	out := e.out
@@ -69,15 +68,6 @@ func (e *encoder) enter() error {
 }
 
 func (e *encoder) leave() { e.depth-- }
-
-// bytes writes b, never as nil.
-func (e *encoder) bytes(b []byte) error {
-	if err := e.EncodeBytesLen(len(b)); err != nil {
-		return err
-	}
-	e.out = append(e.out, b...)
-	return nil
-}
 
 // decoder is a msgpack decoder that trusts no length.
 type decoder struct {
@@ -126,15 +116,6 @@ func (d *decoder) damaged(err error) error {
 	return fmt.Errorf("%w: before byte %d: %w", ErrDamaged, len(d.data)-d.r.Len(), err)
 }
 
-// isNil says whether a nil comes next, and reads it if so.
-func (d *decoder) isNil() (bool, error) {
-	c, err := d.PeekCode()
-	if err != nil || c != msgpcode.Nil {
-		return false, d.damaged(err)
-	}
-	return true, d.damaged(d.DecodeNil())
-}
-
 // length checks a length n. Each element takes at least one of the remaining bytes.
 func (d *decoder) length(n int, err error) (int, error) {
 	if err != nil {
@@ -148,47 +129,6 @@ func (d *decoder) length(n int, err error) (int, error) {
 
 func (d *decoder) arrayLen() (int, error) { return d.length(d.DecodeArrayLen()) }
 func (d *decoder) mapLen() (int, error)   { return d.length(d.DecodeMapLen()) }
-
-// arrayOf reads the length of an array that must have n elements.
-func (d *decoder) arrayOf(n int) error {
-	have, err := d.arrayLen()
-	if err == nil && have != n {
-		err = d.damaged(fmt.Errorf("array of %d, not %d", have, n))
-	}
-	return err
-}
-
-// skip reads any value.
-func (d *decoder) skip() error {
-	c, err := d.PeekCode()
-	if err != nil {
-		return d.damaged(err)
-	}
-	n := 0
-	switch {
-	case msgpcode.IsFixedArray(c), c == msgpcode.Array16, c == msgpcode.Array32:
-		n, err = d.arrayLen()
-	case msgpcode.IsFixedMap(c), c == msgpcode.Map16, c == msgpcode.Map32:
-		n, err = d.mapLen()
-		n *= 2
-	case msgpcode.IsString(c), msgpcode.IsBin(c):
-		_, err := d.view()
-		return err
-	default:
-		return d.damaged(d.Skip())
-	}
-	if err == nil {
-		err = d.enter()
-	}
-	for ; n > 0 && err == nil; n-- {
-		err = d.skip()
-	}
-	if err != nil {
-		return err
-	}
-	d.leave()
-	return nil
-}
 
 // view reads a string or bytes. The result aliases data.
 func (d *decoder) view() ([]byte, error) {
@@ -215,18 +155,6 @@ func (d *decoder) int() (int64, error) {
 	n, err := d.DecodeInt64()
 	if err == nil && (c == msgpcode.Nil || c == msgpcode.Uint64 && n < 0) {
 		err = fmt.Errorf("code %#x for an int64", c)
-	}
-	return n, d.damaged(err)
-}
-
-func (d *decoder) uint() (uint64, error) {
-	c, err := d.PeekCode()
-	if err != nil {
-		return 0, d.damaged(err)
-	}
-	n, err := d.DecodeUint64()
-	if err == nil && (c == msgpcode.Nil || c >= msgpcode.Int8 && c <= msgpcode.Int64 || c >= msgpcode.NegFixedNumLow) {
-		err = fmt.Errorf("code %#x for a uint64", c)
 	}
 	return n, d.damaged(err)
 }
