@@ -107,8 +107,7 @@ func eachSource(tx *bolt.Tx, s *seal.Sealer, fn func(id string, src sourceTx) er
 		return fmt.Errorf("%w: the sources are missing", ErrDamaged)
 	}
 	return sources.ForEachBucket(func(k []byte) error {
-		id := layout.SourceID(s, k)
-		return fn(id, sourceIn(sources.Bucket(k), id, s))
+		return fn(string(k), sourceIn(sources.Bucket(k), string(k), s))
 	})
 }
 
@@ -133,9 +132,6 @@ func verifySource(id string, src sourceTx) SourceReport {
 		return v.r
 	}
 	v.m, v.r.Source = m, m.Source
-	if got := m.Source.ID(); got != id {
-		v.problem("it is stored as %s and should be %s", id, got)
-	}
 	if m.Degraded != "" {
 		v.problem("marked degraded: %s", m.Degraded)
 	}

@@ -227,11 +227,7 @@ func (s *Store) makeBucket(tx *bolt.Tx) (sourceTx, error) {
 	if err != nil {
 		return sourceTx{}, err
 	}
-	name, err := layout.SourceName(s.db.h.seal, s.id)
-	if err != nil {
-		return sourceTx{}, err
-	}
-	b, err := layout.Create(sources, name)
+	b, err := layout.Create(sources, []byte(s.id))
 	return sourceIn(b, s.id, s.db.h.seal), err
 }
 

@@ -104,11 +104,7 @@ func TestFailingSourceAlone(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			name, err := layout.SourceName(db.h.seal, bad.id)
-			if err != nil {
-				return err
-			}
-			return src.MoveBucket(name, dst)
+			return src.MoveBucket([]byte(bad.id), dst)
 		}, nil)
 		if err != nil {
 			t.Fatal(err)

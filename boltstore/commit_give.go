@@ -61,10 +61,10 @@ func (a *applier) entriesOf(key, name string, values []string, add bool) error {
 		h := format.HashBytes(a.entBuf)
 		if add {
 			im.Digest.add(h)
-			err = b.Put(a.entBuf, v, key)
+			err = b.Bucket.Put(a.entBuf, index.EntryData(v, key))
 		} else {
 			im.Digest.remove(h)
-			err = b.Remove(a.entBuf, v, key)
+			err = b.Bucket.Delete(a.entBuf)
 		}
 		if err != nil {
 			return fmt.Errorf("index %s of %q: %w", name, key, err)

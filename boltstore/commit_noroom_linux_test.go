@@ -56,7 +56,7 @@ func TestDiskFullAtOpen(t *testing.T) {
 }
 
 // TestDiskFullAtRotation: a disk without room for a copy does not keep a file from
-// being opened when new data keys are due. The next Open with room makes them.
+// being opened when a new data key is due. The next Open with room makes it.
 func TestDiskFullAtRotation(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=6m"); err != nil {

@@ -25,7 +25,7 @@ func (db converting) readKeyset() error {
 	return nil
 }
 
-// unlock opens the data keys of a file with that header.
+// unlock opens the data key of a file with that header.
 func (db converting) unlock(h header) (*seal.Sealer, error) {
 	switch {
 	case h.Keys == nil:
@@ -39,7 +39,7 @@ func (db converting) unlock(h header) (*seal.Sealer, error) {
 // wanted says whether the options ask for encryption.
 func (db converting) wanted() bool { return db.master != nil && !db.opts.decrypt }
 
-// newKeys makes data keys for a file, nil without encryption.
+// newKeys makes a data key for a file, nil without encryption.
 func (db converting) newKeys() (*seal.Sealer, *seal.Envelope, error) {
 	if !db.wanted() {
 		return nil, nil, nil
@@ -53,7 +53,7 @@ func (db converting) newKeys() (*seal.Sealer, *seal.Envelope, error) {
 }
 
 // settleKeys converts a file that was opened for writing to the form that the options ask
-// for: encrypted or not, with data keys that the keyset's primary key seals.
+// for: encrypted or not, with a data key that the keyset's primary key seals.
 func (db converting) settleKeys() error {
 	h, err := db.header()
 	if err != nil {
@@ -67,7 +67,8 @@ func (db converting) settleKeys() error {
 		}
 	case h.Keys != nil:
 		if err := db.rotate(); err != nil {
-			db.log().Error(err, "The file could not be given new data keys; the next start will try again", "file", db.path)
+			db.log().Error(err, "The file could not be given a new data key; the next start will try again",
+				"file", db.path)
 		}
 	}
 	if db.wanted() {
@@ -76,8 +77,8 @@ func (db converting) settleKeys() error {
 	return nil
 }
 
-// rotate gives an encrypted file new data keys if they are due. After an error the file
-// is as before, and they are still due.
+// rotate gives an encrypted file a new data key if one is due. After an error the
+// file is as before, and one is still due.
 func (db *DB) rotate() error {
 	if !db.master.Current(db.h.keys) {
 		if err := db.converting().rewrap(); err != nil {
@@ -90,7 +91,7 @@ func (db *DB) rotate() error {
 	if err := db.converting().rekey(); err != nil {
 		return err
 	}
-	db.log().Info("The file has new data keys", "file", db.path)
+	db.log().Info("The file has a new data key", "file", db.path)
 	return nil
 }
 
@@ -117,8 +118,8 @@ func Decrypt(path string, o Options) error {
 	return nil
 }
 
-// KeysDue says whether the data keys of an encrypted file are older than the keyset's
-// primary key. Open gives such a file new data keys. If that fails for lack of room, the
+// KeysDue says whether the data key of an encrypted file is older than the keyset's
+// primary key. Open gives such a file a new data key. If that fails for lack of room, the
 // file is used as it is, and the next Open tries again.
 func (db *DB) KeysDue() bool {
 	return db.h.rotate || db.h.keys != nil && !db.master.Current(db.h.keys)
@@ -138,8 +139,8 @@ func (db converting) warnPlainAside() {
 	}
 }
 
-// rewrap seals the data keys with the keyset's primary key, and notes that new ones are
-// due.
+// rewrap seals the data key with the keyset's primary key, and notes that a new one
+// is due.
 func (db converting) rewrap() error {
 	e, err := db.master.Wrap(db.h.seal)
 	if err != nil {
@@ -150,8 +151,8 @@ func (db converting) rewrap() error {
 	}, func() { db.h.keys, db.h.rotate = e, true })
 }
 
-// damagedKeys opens the data keys of a file that cannot be opened itself. next is the
-// header for the file that replaces it. If the keys cannot be found there, nothing of the
+// damagedKeys opens the data key of a file that cannot be opened itself. next is the
+// header for the file that replaces it. If the key cannot be found there, nothing of the
 // file can be saved; that is no error. A keyset that is not the file's is one. known is
 // false if the file may have another format, which would be misread.
 func (db healing) damagedKeys() (s *seal.Sealer, next header, known bool, err error) {
@@ -207,25 +208,4 @@ func (db *DB) warnSecrets(src Source) {
 	db.plainSecrets.Do(func() {
 		db.log().Info("Warning: Secrets are kept in a file that is not encrypted; give Options.Keyset (kubewake: --keyset FILE, made by `kubewake keys generate FILE`) to encrypt it", "file", db.path, "source", src.String())
 	})
-}
-
-// keepPlace turns a place of Page into one that a later life can use. The result begins
-// with an identity of the data keys, since they decide the order. The caller is in a
-// transaction.
-func (s *Store) keepPlace(next []byte) ([]byte, error) {
-	if next == nil {
-		return nil, nil
-	}
-	id, err := layout.KeysID(s.db.h.seal)
-	return append(id, next...), err
-}
-
-// placeKept reverses keepPlace. A place under other data keys becomes the start.
-func (s *Store) placeKept(kept []byte) ([]byte, error) {
-	id, err := layout.KeysID(s.db.h.seal)
-	at, same := bytes.CutPrefix(kept, id)
-	if err != nil || !same || len(at) == 0 {
-		return nil, err
-	}
-	return at, nil
 }

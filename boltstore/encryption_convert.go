@@ -12,7 +12,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// rekey replaces the file by a copy with new data keys, or without encryption, as the
+// rekey replaces the file by a copy with a new data key, or without encryption, as the
 // options ask. Only Open calls it, before any reader or writer. A crash leaves the old or
 // the new file. After an error the old file is still in use, unless the new one is whole.
 func (db converting) rekey() error {
@@ -104,7 +104,7 @@ func (cp *copying) all(known map[string]*sourceMeta) {
 	}
 }
 
-// converting is the part of a DB that gives the file other data keys, or another format.
+// converting is the part of a DB that gives the file another data key, or another format.
 type converting struct{ *DB }
 
 func (db *DB) converting() converting { return converting{db} }

@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -112,7 +111,7 @@ func TestConversionCutAtEachStep(t *testing.T) {
 	}
 }
 
-// TestRotationFollowsKeyset: another primary key in the keyset leads to new data keys,
+// TestRotationFollowsKeyset: another primary key in the keyset leads to a new data key,
 // even if the first try is cut. Then the older key is not needed.
 func TestRotationFollowsKeyset(t *testing.T) {
 	path, file := testPath(t), filepath.Join(t.TempDir(), "keyset.json")
@@ -124,17 +123,16 @@ func TestRotationFollowsKeyset(t *testing.T) {
 		t.Fatal(err)
 	}
 	fillCluster(t, path, Options{Keyset: seal.File(file)}, 20)
-	names := func(db *DB) []byte { return mustName(t, db.h.seal) }
 	db := openTest(t, path, Options{Keyset: seal.File(file)})
-	before := names(db)
+	before := sealedBy(t, db.h.seal)
 	closeTest(t, db)
 	if err := seal.Rotate(file); err != nil {
 		t.Fatal(err)
 	}
-	// Cut: the envelope is the new key's at once, the data keys are the old ones.
+	// Cut: the envelope is the new key's at once, the data key is the old one.
 	db = openTest(t, path, Options{Keyset: seal.File(file), step: func(string) error { return errors.New("cut here") }})
-	if !bytes.Equal(names(db), before) || !db.KeysDue() {
-		t.Fatal("new data keys")
+	if !opens(db.h.seal, before) || !db.KeysDue() {
+		t.Fatal("a new data key")
 	}
 	closeTest(t, db)
 	old := filepath.Join(t.TempDir(), "first.json")
@@ -145,20 +143,20 @@ func TestRotationFollowsKeyset(t *testing.T) {
 		t.Fatal("the old key alone opens it", err)
 	}
 	db = openTest(t, path, Options{Keyset: seal.File(file)})
-	if bytes.Equal(names(db), before) || db.KeysDue() {
-		t.Fatal("the data keys were not rotated")
+	if opens(db.h.seal, before) || db.KeysDue() {
+		t.Fatal("the data key was not rotated")
 	}
-	now := names(db)
+	now := sealedBy(t, db.h.seal)
 	contentOf(t, db)
 	closeTest(t, db)
 	db = openTest(t, path, Options{Keyset: seal.File(file)})
-	if !bytes.Equal(names(db), now) {
+	if !opens(db.h.seal, now) {
 		t.Fatal("rotated again")
 	}
 }
 
-// TestRotationFailsAtEachOperation: a failed change of data keys leaves a usable file,
-// and the next Open makes the keys.
+// TestRotationFailsAtEachOperation: a failed change of the data key leaves a usable file,
+// and the next Open makes the key.
 func TestRotationFailsAtEachOperation(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "keyset.json")
 	if err := seal.Generate(keys); err != nil {

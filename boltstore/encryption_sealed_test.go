@@ -17,7 +17,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// leaf is the place of a sealed key or value in a file.
+// leaf is a key and its value in a file.
 type leaf struct {
 	path [][]byte
 	k, v []byte
@@ -41,6 +41,18 @@ func leaves(t *testing.T, db *DB) (all []leaf) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	return all
+}
+
+// sealedValues returns the values of an encrypted file that are sealed, by their place.
+func sealedValues(t *testing.T, db *DB) map[string][]byte {
+	t.Helper()
+	all := map[string][]byte{}
+	for _, l := range leaves(t, db) {
+		if !slices.ContainsFunc(l.path, func(b []byte) bool { return bytes.Equal(b, layout.BucketIndex) }) {
+			all[fmt.Sprintf("%q %q", l.path, l.k)] = l.v
+		}
 	}
 	return all
 }
@@ -200,10 +212,7 @@ func TestMovedSealedValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.Release()
-	name, err := layout.SourceName(db.h.seal, podSource.ID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := []byte(podSource.ID())
 	for _, l := range all {
 		if string(l.path[len(l.path)-1]) == string(layout.BucketItems) {
 			path := slices.Clone(l.path)
@@ -219,16 +228,26 @@ func TestMovedSealedValues(t *testing.T) {
 			t.Fatal(objs, err)
 		}
 	}
+	// Nor does its meta.
+	for _, l := range all {
+		if bytes.Equal(l.k, layout.KeyMeta) {
+			put(t, db, [][]byte{layout.BucketSources, name}, l.k, l.v, nil)
+		}
+	}
+	if s, err := db.View(podSource); err == nil {
+		if objs, err := s.ListErr(); !errors.Is(err, ErrDamaged) {
+			t.Fatal(objs, err)
+		}
+	}
 	// In order again, for the check at the end.
-	err = db.h.update(func(tx *bolt.Tx) error { return tx.Bucket(layout.BucketSources).DeleteBucket(name) }, nil)
+	err := db.h.update(func(tx *bolt.Tx) error { return tx.Bucket(layout.BucketSources).DeleteBucket(name) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestWalkAcrossRotations: a walk over the file's pages visits each object once, and
-// Before knows its place. The next life continues it, unless the file has other data
-// keys: then it begins again.
+// TestWalkAcrossRotations: a walk over the file's pages visits each object once, and Before
+// knows its place. The next life continues it, also by another data key.
 func TestWalkAcrossRotations(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Durability: DurabilityProcess})
 	s := claimTest(t, db, Claim{})
@@ -241,7 +260,7 @@ func TestWalkAcrossRotations(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	var from []byte
-	for page, begun := 0, 0; ; page++ {
+	for page := 0; ; page++ {
 		p, err := s.Page(from, 7)
 		if err != nil {
 			t.Fatal(err)
@@ -256,13 +275,9 @@ func TestWalkAcrossRotations(t *testing.T) {
 			break
 		}
 		for _, o := range objs {
-			if key := keyOfObject(o); s.Before(key, from) != seen[key] {
+			if key := keyOfObject(o); Before(key, from) != seen[key] {
 				t.Fatalf("page %d: Before(%s) = %v", page, key, !seen[key])
 			}
-		}
-		kept, err := s.keepPlace(from)
-		if err != nil {
-			t.Fatal(err)
 		}
 		if page%3 == 1 {
 			s.Release()
@@ -273,36 +288,29 @@ func TestWalkAcrossRotations(t *testing.T) {
 			db = openTest(t, db.path, db.opts)
 			s = claimTest(t, db, Claim{})
 		}
-		if from, err = s.placeKept(kept); err != nil || (from == nil) != (page == 4) {
-			t.Fatal(page, from, err)
-		}
-		if from == nil {
-			if begun++; begun > 1 {
-				t.Fatal("begun again twice")
-			}
-			seen = map[string]bool{}
-		}
 	}
 	if len(seen) != len(objs) {
 		t.Fatalf("%d of %d", len(seen), len(objs))
 	}
 }
 
-// TestPlainFormIsAsBefore: in a file that is not encrypted, items and entries are in
-// package index's form.
-func TestPlainFormIsAsBefore(t *testing.T) {
-	db := openTest(t, testPath(t), Options{decrypt: true})
-	s := claimTest(t, db, Claim{Indexers: indexers})
-	if err := s.Add(configMap("ns", "a", 1, map[string]string{"words": "w"})); err != nil {
-		t.Fatal(err)
-	}
-	var got [][]byte
-	for _, l := range leaves(t, db) {
-		got = append(got, l.k)
-	}
-	for _, k := range [][]byte{index.AppendKey(nil, "ns/a"), index.AppendEntry(nil, "w", "ns/a")} {
-		if !slices.ContainsFunc(got, func(b []byte) bool { return bytes.Equal(b, k) }) {
-			t.Errorf("%q is not in the file", k)
+// TestKeysAreNotSealed: items and entries are in package index's form, also in an encrypted
+// file.
+func TestKeysAreNotSealed(t *testing.T) {
+	for _, o := range []Options{{decrypt: true}, {Keyset: sealtest.Keyset()}} {
+		db := openTest(t, testPath(t), o)
+		s := claimTest(t, db, Claim{Indexers: indexers})
+		if err := s.Add(configMap("ns", "a", 1, map[string]string{"words": "w"})); err != nil {
+			t.Fatal(err)
+		}
+		var got [][]byte
+		for _, l := range leaves(t, db) {
+			got = append(got, l.k)
+		}
+		for _, k := range [][]byte{index.AppendKey(nil, "ns/a"), index.AppendEntry(nil, "w", "ns/a")} {
+			if !slices.ContainsFunc(got, func(b []byte) bool { return bytes.Equal(b, k) }) {
+				t.Errorf("encrypted %v: %q is not in the file", db.Encrypted(), k)
+			}
 		}
 	}
 }

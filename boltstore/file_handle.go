@@ -25,8 +25,8 @@ type handle struct {
 	db   *boltFile                // changed by put only
 	now  atomic.Pointer[boltFile] // the same, without mu
 
-	// seal has the file's data keys, which do not change after Open. It is nil in a plain
-	// file. rotate says that new keys are due.
+	// seal has the file's data key, which does not change after Open. It is nil in a plain
+	// file. rotate says that a new key is due.
 	seal   *seal.Sealer
 	keys   *seal.Envelope
 	rotate bool

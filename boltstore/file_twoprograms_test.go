@@ -57,8 +57,8 @@ func (y *yard) options() Options {
 		}
 		return nil
 	}, step: func(name string) error {
-		if name == "make" && !y.over { // Open gives the file new data keys
-			y.logf("new data keys")
+		if name == "make" && !y.over { // Open gives the file a new data key
+			y.logf("a new data key")
 			y.in = true
 		}
 		return nil

@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -106,29 +105,35 @@ func copied(t *testing.T, from string) string {
 	return to
 }
 
-// keysDue is a header of a file that is to have new data keys.
+// keysDue is a header of a file that is to have a new data key.
 func keysDue(h *header) { h.Rotate = true }
 
-// rotated closes db and opens the file again, with new data keys.
+// rotated closes db and opens the file again, with a new data key.
 func rotated(t *testing.T, db *DB) *DB {
 	t.Helper()
-	before := mustName(t, db.h.seal)
+	before := sealedBy(t, db.h.seal)
 	closeTest(t, db)
 	changeHeader(t, db.path, keysDue)
 	db = openTest(t, db.path, db.opts)
-	if db.KeysDue() || bytes.Equal(mustName(t, db.h.seal), before) {
+	if db.KeysDue() || opens(db.h.seal, before) {
 		t.Fatal("not rotated")
 	}
 	return db
 }
 
-func mustName(t *testing.T, s *seal.Sealer) []byte {
+// sealedBy seals a value. Only the same data key opens it.
+func sealedBy(t *testing.T, s *seal.Sealer) []byte {
 	t.Helper()
-	b, err := s.Name([]byte("a name"), nil)
+	b, err := s.Value([]byte("a value"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+func opens(s *seal.Sealer, sealed []byte) bool {
+	_, err := s.OpenValue(sealed, nil)
+	return err == nil
 }
 
 func filesIn(t *testing.T, dir string) (names []string) {

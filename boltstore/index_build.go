@@ -134,7 +134,7 @@ func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update 
 			return err
 		}
 		if from != nil && now != file {
-			from = nil // the place means nothing in another file's order
+			from = nil // records that were passed may be older ones in a healed file
 			continue
 		}
 		file = now

@@ -38,7 +38,7 @@ func TestStaleIndexEntry(t *testing.T) {
 	if objs, err := s.ByIndex("words", "old"); err != nil || len(objs) > 0 {
 		t.Fatal(objs, err)
 	}
-	write(func(b *layout.Entries) error { return b.Put(index.AppendEntry(nil, "old", "a/one"), "old", "a/one") })
+	write(func(b *layout.Entries) error { return b.Bucket.Put(index.AppendEntry(nil, "old", "a/one"), nil) })
 	for name, found := range map[string]func(value string) ([]any, error){
 		"ByIndex": func(value string) ([]any, error) { return s.ByIndex("words", value) },
 		"IndexPage": func(value string) ([]any, error) {

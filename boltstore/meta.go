@@ -26,7 +26,7 @@ type header struct {
 	SyncedCommits bool           `msgpack:"synced,omitempty"` // each commit of the boot is synced
 	Created       int64          `msgpack:"created"`          // unix ns
 	Keys          *seal.Envelope `msgpack:"keys"`             // only in an encrypted file
-	Rotate        bool           `msgpack:"rotate"`           // the data keys are older than the keyset's primary key
+	Rotate        bool           `msgpack:"rotate"`           // the data key is older than the keyset's primary key
 	// NamesLost: a part of the file was lost. A new source in the file may then be one that
 	// plain handlers know, see NoPlain.
 	NamesLost bool `msgpack:"namesLost,omitempty"`
@@ -265,11 +265,7 @@ func (h *handle) source(tx *bolt.Tx, id string) (sourceTx, bool) {
 	if sources == nil {
 		return sourceTx{}, false
 	}
-	name, err := layout.SourceName(h.seal, id)
-	if err != nil {
-		return sourceTx{}, false
-	}
-	b := sources.Bucket(name)
+	b := sources.Bucket([]byte(id))
 	src := sourceIn(b, id, h.seal)
 	src.Late = h.late
 	return src, b != nil
@@ -279,6 +275,9 @@ func (t sourceTx) meta() (*sourceMeta, error) {
 	return t.openMeta(t.Root.Get(layout.KeyMeta))
 }
 
+// errMisnamed: a source's meta is that of another one.
+var errMisnamed = fmt.Errorf("%w: it is of another source", ErrDamaged)
+
 // openMeta decrypts and parses a stored meta.
 func (t sourceTx) openMeta(raw []byte) (*sourceMeta, error) {
 	if raw != nil {
@@ -287,7 +286,11 @@ func (t sourceTx) openMeta(raw []byte) (*sourceMeta, error) {
 			return nil, fmt.Errorf("boltstore: %s: %w", layout.KeyMeta, err)
 		}
 	}
-	return parseMeta(raw)
+	m, err := parseMeta(raw)
+	if err == nil && m.Source.ID() != t.ID {
+		return nil, fmt.Errorf("boltstore: %s: %w", layout.KeyMeta, errMisnamed)
+	}
+	return m, err
 }
 
 // parsedMeta is a meta as it is in the file, and its parsed form, which does not change.

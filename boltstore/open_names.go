@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -64,16 +65,13 @@ func (c *checkedNames) check(tx *bolt.Tx, s *seal.Sealer) error {
 
 // checkName is check for the source with that bucket.
 func checkName(b *bolt.Bucket, name []byte, s *seal.Sealer) (unread bool, err error) {
-	id := layout.SourceID(s, name)
-	if id == "" {
-		return false, errStray("sources", name)
-	}
+	id := string(name)
 	src := sourceIn(b, id, s)
 	switch m, err := src.meta(); {
+	case errors.Is(err, errMisnamed):
+		return false, errStray("sources", name)
 	case err != nil:
 		unread = true
-	case m.Source.ID() != id:
-		return false, errStray("sources", name)
 	default:
 		_, err := src.served(m)
 		unread = err != nil

@@ -115,10 +115,10 @@ type Options struct {
 	// Without it, Open fails with ErrForeign and leaves the file as it is.
 	ReplaceForeign bool
 	// Keyset encrypts the file. Set it for Secrets, and for disks that others can read.
-	// Names are encrypted deterministically, so that they can be looked up, everything
-	// else with AEAD. A file that is not encrypted is converted when it is opened for
-	// writing, which takes as long as copying it. A crash leaves the old or the converted
-	// file. If the keyset's primary key has changed, Open makes new data keys; see
+	// Values are encrypted. Object keys and index values are not, so an index function must
+	// not return what is secret. A file that is not encrypted is converted when it is opened
+	// for writing, which takes as long as copying it. A crash leaves the old or the converted
+	// file. If the keyset's primary key has changed, Open makes a new data key; see
 	// DB.KeysDue. [Decrypt] takes the encryption off.
 	//
 	// If the keyset is malformed or not the file's, Open returns ErrKeyset and leaves

@@ -161,7 +161,7 @@ func (c *copier) own(gen pages.Bucket, sealed *layout.Items) {
 		return
 	}
 	c.note(c.from.Each(bases, func(k, v []byte, _ *pages.Bucket) {
-		rw := sealed.RawOf(k, v)
+		rw := layout.Raw{Key: k, Stored: v, In: sealed}
 		b := rw.Open()
 		key, r, raw := "", (*format.Record)(nil), []byte(nil)
 		if !bytes.Equal(b, noBase) {

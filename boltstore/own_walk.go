@@ -6,13 +6,11 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
-// unionCursor walks the keys that have a record or a base, in the file's order.
+// unionCursor walks the keys that have a record or a base, in the order of item keys.
 type unionCursor struct {
-	items, own     layout.ItemCursor
-	itemAt, ownAt  []byte
-	item, base     layout.Raw
-	hasOwn, atItem bool
-	atOwn          bool
+	items, own            layout.ItemCursor
+	item, base            layout.Raw
+	hasOwn, atItem, atOwn bool
 }
 
 // cursor walks the keys of a generation that has items.
@@ -28,31 +26,31 @@ func (g genTx) cursor() *unionCursor {
 // has In nil.
 type pair struct{ item, base layout.Raw }
 
-// Seek goes to the first key at or after the place at. It returns the key's place, nil
-// at the end, and its pair.
-func (c *unionCursor) Seek(at []byte) (place []byte, w pair) {
-	c.itemAt, c.item = c.items.Seek(at)
+// Seek goes to the first item key that is not before at. It returns the item key, nil at
+// the end, and its pair.
+func (c *unionCursor) Seek(at []byte) (k []byte, w pair) {
+	_, c.item = c.items.Seek(at)
 	if c.hasOwn {
-		c.ownAt, c.base = c.own.Seek(at)
+		_, c.base = c.own.Seek(at)
 	}
 	return c.here()
 }
 
-// Next is Seek to the next key.
-func (c *unionCursor) Next() (place []byte, w pair) {
+// Next is Seek to the next item key.
+func (c *unionCursor) Next() (k []byte, w pair) {
 	if c.atItem {
-		c.itemAt, c.item = c.items.Next()
+		_, c.item = c.items.Next()
 	}
 	if c.atOwn {
-		c.ownAt, c.base = c.own.Next()
+		_, c.base = c.own.Next()
 	}
 	return c.here()
 }
 
-func (c *unionCursor) here() (place []byte, w pair) {
-	c.atItem, c.atOwn = c.itemAt != nil, c.ownAt != nil
+func (c *unionCursor) here() (k []byte, w pair) {
+	c.atItem, c.atOwn = c.item.Key != nil, c.base.Key != nil
 	if c.atItem && c.atOwn {
-		switch bytes.Compare(c.itemAt, c.ownAt) {
+		switch bytes.Compare(c.item.Key, c.base.Key) {
 		case -1:
 			c.atOwn = false
 		case 1:
@@ -60,12 +58,12 @@ func (c *unionCursor) here() (place []byte, w pair) {
 		}
 	}
 	if c.atItem {
-		place, w.item = c.itemAt, c.item
+		k, w.item = c.item.Key, c.item
 	}
 	if c.atOwn {
-		place, w.base = c.ownAt, c.base
+		k, w.base = c.base.Key, c.base
 	}
-	return place, w
+	return k, w
 }
 
 // shown is the record that the server showed last at the key under a cursor. In is nil if

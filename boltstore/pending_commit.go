@@ -212,7 +212,7 @@ func (w *pendingWrite) take(first uint64, changes []format.Draft) error {
 		}
 		err := w.with(name, func(set *pendingSet) error {
 			for i, d := range changes {
-				if set.hm.Filling && !w.filled(set, d.Key) {
+				if set.hm.Filling && !set.filled(d.Key) {
 					continue
 				}
 				if err := set.change(first+uint64(i), d); err != nil {
@@ -229,28 +229,20 @@ func (w *pendingWrite) take(first uint64, changes []format.Draft) error {
 }
 
 // filled says whether fill has passed the key.
-func (w *pendingWrite) filled(set *pendingSet, key string) bool {
-	at, err := w.s.placeKept(set.hm.Fill)
-	return err == nil && at != nil && (&Claimed{w.s}).Before(key, at)
+func (set *pendingSet) filled(key string) bool {
+	return set.hm.Fill != nil && Before(key, set.hm.Fill)
 }
 
 // fill adds some of the keys of all objects after a Reset. The caller waits for the first
 // list, and until the changes of a large one are in the sets.
 func (w *pendingWrite) fill(set *pendingSet) error {
-	from, err := w.s.placeKept(set.hm.Fill)
-	if err != nil {
-		return err
-	}
-	if from == nil {
-		set.hm.Filled = 0
-	}
 	var keys []string
 	n := 0
 	g := w.t.gen(w.m.Generation)
 	if g.Items == nil {
 		return nil // the next list brings the objects
 	}
-	next, err := layout.Page(g.cursor(), from, func(_ []byte, p pair) bool {
+	next, err := layout.Page(g.cursor(), set.hm.Fill, func(_ []byte, p pair) bool {
 		if n++; n > w.s.db.opts.fillKeys {
 			return false
 		}
@@ -277,12 +269,11 @@ func (w *pendingWrite) fill(set *pendingSet) error {
 		set.told = append(set.told, key)
 	}
 	set.hm.Filled += uint64(len(keys))
-	set.hm.Filling = next != nil
-	set.hm.Fill, err = w.s.keepPlace(next)
+	set.hm.Filling, set.hm.Fill = next != nil, next
 	if !set.hm.Filling {
 		set.hm.Filled = 0
 	}
-	return err
+	return nil
 }
 
 // forgetHandlers removes handlers that were not registered for HandlerAge. A program

@@ -29,7 +29,7 @@ import (
 // added after one. It returns strings of the objects.
 func fillDurable(t *testing.T, path string, o Options) needles {
 	t.Helper()
-	n := needles{map[string]bool{}, map[string]bool{}}
+	n := needles{}
 	o.Compression, o.Window, o.JournalBytes, o.FlushInterval = CompressionZstd, time.Nanosecond, 1, time.Hour
 	db, err := Open(path, o)
 	must(t, err)
@@ -45,7 +45,7 @@ func fillDurable(t *testing.T, path string, o Options) needles {
 		pod.ResourceVersion = fmt.Sprint(rv)
 		pod.Annotations["changed"] = fmt.Sprint("an annotation of the journal's ", rv)
 		n.object(pod)
-		n.add(n.rest, pod.Spec.NodeName, pod.Spec.Containers[0].Image)
+		n.add(pod.Spec.NodeName, pod.Spec.Containers[0].Image)
 		c, err := s.Prepare(typ, pod)
 		must(t, err)
 		p.put(&Batch{Changes: []*Change{c}, ResourceVersion: pod.ResourceVersion})
@@ -114,7 +114,6 @@ type durable struct {
 	dicts    map[uint32][]byte
 	next     uint32 // version of the next dictionary
 	journal  []string
-	places   map[string]bool // handlers whose keys go on to be added where they were
 }
 
 func durableOf(t *testing.T, db *DB) durable {
@@ -122,7 +121,9 @@ func durableOf(t *testing.T, db *DB) durable {
 	if r, err := db.Check(); err != nil || !r.Sound() {
 		t.Fatalf("%+v %v", r, err)
 	}
-	d := durable{handlers: map[string]handlerMeta{}, pending: map[string]map[string]pendingKey{}, dicts: map[uint32][]byte{}, places: map[string]bool{}}
+	d := durable{
+		handlers: map[string]handlerMeta{}, pending: map[string]map[string]pendingKey{}, dicts: map[uint32][]byte{},
+	}
 	s, err := db.View(pods)
 	must(t, err)
 	d.objects, err = s.ListErr()
@@ -139,12 +140,9 @@ func durableOf(t *testing.T, db *DB) durable {
 			return err
 		}
 		for name, hm := range m.Handlers {
-			place, err := s.placeKept(hm.Fill)
-			d.places[name] = place != nil
-			if err := errors.Join(err, src.verifyPending(name, hm)); err != nil {
+			if err := src.verifyPending(name, hm); err != nil {
 				return err
 			}
-			hm.Fill = nil
 			d.handlers[name] = hm
 			d.pending[name] = map[string]pendingKey{}
 			if _, err := digestPending(src.pending(name), func(pk *pendingKey, _ int) { d.pending[name][pk.Key] = *pk }); err != nil {
@@ -158,7 +156,7 @@ func durableOf(t *testing.T, db *DB) durable {
 	return d
 }
 
-func (d durable) same(t *testing.T, what string, was durable, places bool) {
+func (d durable) same(t *testing.T, what string, was durable) {
 	t.Helper()
 	sameObjects(t, what, was.objects, d.objects)
 	if !reflect.DeepEqual(d.handlers, was.handlers) {
@@ -173,9 +171,6 @@ func (d durable) same(t *testing.T, what string, was durable, places bool) {
 	if !slices.Equal(d.journal, was.journal) {
 		t.Errorf("%s: journal %q, was %q", what, d.journal, was.journal)
 	}
-	if d.places["filling"] != places {
-		t.Errorf("%s: keys go on to be added where they were: %v", what, d.places["filling"])
-	}
 }
 
 // hidden fails if a file in dir has one of the strings, or a piece of a dictionary.
@@ -186,8 +181,8 @@ func (n needles) hidden(t *testing.T, what, dir string, dicts map[uint32][]byte)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if names, rest := n.found(b); len(names)+len(rest) > 0 {
-			t.Errorf("%s, %s: found %q %q", what, filepath.Base(f), names, rest)
+		if found := n.found(b); len(found) > 0 {
+			t.Errorf("%s, %s: found %q", what, filepath.Base(f), found)
 		}
 		for v, d := range dicts {
 			for at := len(d) / 2; at+24 <= len(d); at += len(d) / 40 {
@@ -200,8 +195,7 @@ func (n needles) hidden(t *testing.T, what, dir string, dicts map[uint32][]byte)
 }
 
 // TestCopiesKeepPendingKeys: each kind of copy of a file keeps pending keys with their deletes,
-// Resets and dictionaries. Keys go on to be added after a Reset where that was, except in a
-// file with other data keys, whose order differs: there it begins again.
+// Resets and dictionaries. Keys go on to be added after a Reset where that was.
 func TestCopiesKeepPendingKeys(t *testing.T) {
 	path := testPath(t)
 	plainFile := Options{decrypt: true}
@@ -215,7 +209,8 @@ func TestCopiesKeepPendingKeys(t *testing.T) {
 	db := open(plainFile)
 	was := durableOf(t, db)
 	closeTest(t, db)
-	if len(was.pending["behind"]) != 13 || !was.handlers["reset"].Owed || len(was.pending["filling"]) != 30 || !was.places["filling"] || len(was.dicts) != 2 || len(was.journal) < 4 {
+	if len(was.pending["behind"]) != 13 || !was.handlers["reset"].Owed || len(was.pending["filling"]) != 30 ||
+		was.handlers["filling"].Fill == nil || len(was.dicts) != 2 || len(was.journal) < 4 {
 		t.Fatalf("the file has too little of it: %d pending, %+v, %d dictionaries, %d entries", len(was.pending["behind"]), was.handlers, len(was.dicts), len(was.journal))
 	}
 	hidden := func(what string) {
@@ -227,17 +222,18 @@ func TestCopiesKeepPendingKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if names, rest := n.found(b); len(names) == 0 || len(rest) == 0 || !strings.Contains(string(b), string(was.dicts[format.PackedByDict][500:524])) {
-		t.Fatal("the search does not find what is there", len(names), len(rest))
+	piece := was.dicts[format.PackedByDict][500:524]
+	if found := n.found(b); len(found) == 0 || !strings.Contains(string(b), string(piece)) {
+		t.Fatal("the search does not find what is there", len(found))
 	}
 
 	db = open(Options{})
 	if _, err := db.Compact(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
-	durableOf(t, db).same(t, "compacted", was, true)
+	durableOf(t, db).same(t, "compacted", was)
 	db.healing().heal(errors.New("said the test"), db.h.now.Load())
-	durableOf(t, db).same(t, "healed", was, true)
+	durableOf(t, db).same(t, "healed", was)
 	closeTest(t, db)
 	for _, f := range filesIn(t, filepath.Dir(path)) {
 		if f != path {
@@ -248,7 +244,7 @@ func TestCopiesKeepPendingKeys(t *testing.T) {
 	}
 
 	db = open(Options{Keyset: ks})
-	durableOf(t, db).same(t, "encrypted", was, false)
+	durableOf(t, db).same(t, "encrypted", was)
 	hidden("encrypted")
 	closeTest(t, db)
 
@@ -262,12 +258,12 @@ func TestCopiesKeepPendingKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	was = durableOf(t, db)
-	if !was.places["filling"] || len(was.pending["filling"]) != 30 {
+	if was.handlers["filling"].Fill == nil || len(was.pending["filling"]) != 30 {
 		t.Fatalf("%d keys were added", len(was.pending["filling"]))
 	}
 	clk.Step(time.Hour)
 	db.healing().heal(errors.New("said the test"), db.h.now.Load())
-	durableOf(t, db).same(t, "healed", was, true)
+	durableOf(t, db).same(t, "healed", was)
 	hidden("healed")
 	closeTest(t, db)
 	// Damaged while no process has it open: the file is set aside, and its content
@@ -284,10 +280,10 @@ func TestCopiesKeepPendingKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	db = open(Options{Keyset: ks})
-	durableOf(t, db).same(t, "replaced", was, true)
+	durableOf(t, db).same(t, "replaced", was)
 	hidden("replaced")
 	db = rotated(t, db)
-	durableOf(t, db).same(t, "rotated", was, false)
+	durableOf(t, db).same(t, "rotated", was)
 	hidden("rotated")
 	if got := filesIn(t, filepath.Dir(path)); len(got) != 3 {
 		t.Errorf("there are %q", got)
@@ -295,7 +291,7 @@ func TestCopiesKeepPendingKeys(t *testing.T) {
 	closeTest(t, db)
 
 	db = open(Options{Keyset: ks, decrypt: true})
-	durableOf(t, db).same(t, "decrypted", was, false)
+	durableOf(t, db).same(t, "decrypted", was)
 	// The copy can be used: deletes are told, and the rest of the keys is added.
 	s = claimTest(t, db, podClaim())
 	h, _ := claimHandler(t, s, "behind")

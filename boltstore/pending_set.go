@@ -22,7 +22,7 @@ type handlerMeta struct {
 	Reset uint64 `msgpack:"reset"`
 	Owed  bool   `msgpack:"owed,omitempty"`
 	// Filling: after a Reset the keys of all objects become pending, some with each commit.
-	// Those before the place Fill are; Filled counts them. Fill is as keepPlace makes it.
+	// Those before the item key Fill are; Filled counts them.
 	Filling bool   `msgpack:"filling,omitempty"`
 	Fill    []byte `msgpack:"fill,omitempty"`
 	Filled  uint64 `msgpack:"filled,omitempty"`

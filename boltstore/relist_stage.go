@@ -3,7 +3,6 @@ package boltstore
 import (
 	"bytes"
 	"fmt"
-	"os"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -141,12 +140,8 @@ func (r *Relist) holds(items []listedItem) bool {
 
 // fit is how many of the items a transaction has room for.
 func (r *Relist) fit(items []listedItem) (n int) {
-	each := 0
-	if r.s.db.Encrypted() {
-		each = os.Getpagesize() // names are in no order: each record changes another page
-	}
 	for room := min(r.s.db.opts.maxCommitBytes, stageBytes); room > 0 && n < len(items); n++ {
-		room -= items[n].unpacked() + each
+		room -= items[n].unpacked()
 	}
 	return n
 }
@@ -176,9 +171,7 @@ func (r *Relist) stageIn(src sourceTx, m *sourceMeta, items []listedItem) error 
 	// The list's version is not known yet: carryOwn decides about own writes.
 	a := &applier{s: r.s.Store, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
 		dropsOwn: true, from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
-	if !r.s.db.Encrypted() { // items come in the order of their keys, or nearly
-		a.to.Items.Bucket.FillPercent = compactFill
-	}
+	a.to.Items.Bucket.FillPercent = compactFill // items come in the order of their keys, or nearly
 	for _, it := range items {
 		if err := a.stage(it); err != nil {
 			return err

@@ -8,7 +8,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
@@ -93,7 +92,7 @@ func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sou
 			cp.res.damage.Add(fmt.Errorf("%w: source %x is no bucket", ErrDamaged, k))
 			return
 		}
-		refs[layout.SourceID(cp.with.from, k)] = *sub
+		refs[string(k)] = *sub
 	}))
 	for id := range known {
 		if _, ok := refs[id]; !ok {

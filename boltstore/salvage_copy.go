@@ -44,7 +44,7 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	src := sourceIn(nil, c.id, c.with.from)
 	if c.was = known; known == nil {
 		m, err := src.openMeta(meta)
-		if err != nil || m.Source.ID() != c.id {
+		if err != nil {
 			c.note(fmt.Errorf("%w: the description of the source cannot be read", ErrDamaged))
 			c.note(err)
 			return c.errs.Err()
@@ -99,7 +99,9 @@ func (c *copier) generation(gens pages.Bucket) {
 	items, err := c.from.Find(gen, layout.BucketItems)
 	c.note(err)
 	sealed := layout.SealItems(c.with.from, c.id, c.m.Generation)
-	c.note(c.from.Each(items, func(k, v []byte, _ *pages.Bucket) { c.record(sealed.RawOf(k, v)) }))
+	c.note(c.from.Each(items, func(k, v []byte, _ *pages.Bucket) {
+		c.record(layout.Raw{Key: k, Stored: v, In: sealed})
+	}))
 	c.own(gen, sealed.SealOwn())
 	if !c.was.Noted.none() {
 		c.notes(gen)
@@ -115,11 +117,7 @@ func (c *copier) others(subs map[string]pages.Bucket) (restart bool) {
 			restart = true
 			continue
 		}
-		if c.with.from == c.with.to {
-			c.bucket([][]byte{[]byte(name)}, sub)
-		} else {
-			c.part([]byte(name), sub)
-		}
+		c.bucket([][]byte{[]byte(name)}, sub)
 		if name == string(layout.BucketDicts) && sub.Seq > 0 { // no version may ever mean another dictionary
 			c.do(8, func(src sourceTx, _ *applier) error {
 				b, err := src.Root.CreateBucketIfNotExists(layout.BucketDicts)
@@ -169,12 +167,8 @@ func refused(err error) bool {
 
 // target makes the source's bucket in the new file.
 func (c *copier) target(tx *bolt.Tx) (sourceTx, error) {
-	name, err := layout.SourceName(c.with.to, c.id)
-	if err != nil {
-		return sourceTx{}, err
-	}
 	b, err := layout.Create(tx, c.path[0])
-	for _, sub := range append(c.path[1:len(c.path):len(c.path)], name) {
+	for _, sub := range append(c.path[1:len(c.path):len(c.path)], []byte(c.id)) {
 		if err != nil {
 			break
 		}
@@ -193,8 +187,9 @@ func (c *copier) record(rw layout.Raw) {
 	c.do(len(raw), func(_ sourceTx, a *applier) error { return a.give(key, r, raw, nil) })
 }
 
-// bucket copies a bucket as it is. It opens each root page only once: old pages may lead
-// in circles, and each round would be twice as long as the one before.
+// bucket copies a bucket of boxes, and seals its values by the new file's key. It opens each
+// root page only once: old pages may lead in circles, and each round would be twice as long
+// as the one before.
 func (c *copier) bucket(path [][]byte, ref pages.Bucket) {
 	if len(path) > pages.MaxDepth {
 		return
@@ -212,6 +207,10 @@ func (c *copier) bucket(path [][]byte, ref pages.Bucket) {
 			c.bucket(append(path[:len(path):len(path)], k), *sub)
 			return
 		}
+		put := func(to *bolt.Bucket) error { return to.Put(k, v) }
+		if c.with.from != c.with.to {
+			put = c.resealed(path, k, v)
+		}
 		c.do(len(k)+len(v), func(src sourceTx, _ *applier) error {
 			to := src.Root
 			for _, name := range path {
@@ -220,59 +219,28 @@ func (c *copier) bucket(path [][]byte, ref pages.Bucket) {
 					return err
 				}
 			}
-			return to.Put(k, v)
+			return put(to)
 		})
 	}))
 }
 
-// part converts a bucket of boxes for the new file.
-func (c *copier) part(name []byte, ref pages.Bucket) {
-	switch {
-	case bytes.Equal(name, layout.BucketDicts):
-		c.box([][]byte{name}, ref, "", false)
-	case bytes.Equal(name, layout.BucketPending):
-		c.note(c.from.Each(ref, func(k, _ []byte, sub *pages.Bucket) {
-			if sub == nil {
-				c.unknown(slices.Concat(name, k))
-				return
-			}
-			c.box([][]byte{name, k}, *sub, string(k), true)
-		}))
-	default:
-		c.unknown(name)
+// resealed opens a value of a box, and returns a function that stores it in the new file. A
+// damaged value is stored, too, so that its reader finds it damaged.
+func (c *copier) resealed(path [][]byte, k, v []byte) func(*bolt.Bucket) error {
+	sub := ""
+	if len(path) > 1 {
+		sub = string(path[1])
 	}
-}
-
-// box copies a box. A value that cannot be opened is left empty, so that its reader
-// finds it damaged.
-func (c *copier) box(path [][]byte, ref pages.Bucket, sub string, names bool) {
-	from := layout.SealBox(c.with.from, c.id, string(path[0]), sub, names)
-	to := layout.SealBox(c.with.to, c.id, string(path[0]), sub, names)
-	c.note(c.from.Each(ref, func(k, v []byte, _ *pages.Bucket) {
-		plain := from.Open(k, v)
-		if len(plain) == 0 {
-			c.note(fmt.Errorf("%s: %w: %w", path[0], ErrDamaged, layout.ErrUnopened))
-		}
-		key := k
-		if names {
-			var err error
-			if key, err = c.with.from.OpenName(k, from.Place); err != nil {
-				c.note(fmt.Errorf("%s: %w: %w", path[0], ErrDamaged, layout.ErrUnopened))
-				return
-			}
-		}
-		c.do(len(k)+len(v), func(src sourceTx, _ *applier) error {
-			b := src.Root
-			for _, name := range path {
-				var err error
-				if b, err = b.CreateBucketIfNotExists(name); err != nil {
-					return err
-				}
-			}
-			to.Bucket = b
-			return to.Put(key, plain)
-		})
-	}))
+	from := layout.SealBox(c.with.from, c.id, string(path[0]), sub)
+	to := layout.SealBox(c.with.to, c.id, string(path[0]), sub)
+	plain := from.Open(k, v)
+	if _, err := format.CheckSum(plain); err != nil {
+		c.note(fmt.Errorf("%s: %w", path[0], err))
+	}
+	return func(b *bolt.Bucket) error {
+		to.Bucket = b
+		return to.Put(k, plain)
+	}
 }
 
 func (c *copier) do(size int, fn func(src sourceTx, a *applier) error) {

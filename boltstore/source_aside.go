@@ -59,11 +59,7 @@ func (h *handle) moveAsideKeeping(tx *bolt.Tx, id string, m *sourceMeta, now tim
 	if err := h.moveAside(tx, id, now); err != nil {
 		return sourceTx{}, err
 	}
-	name, err := layout.SourceName(h.seal, id)
-	if err != nil {
-		return sourceTx{}, err
-	}
-	b, err := tx.Bucket(layout.BucketSources).CreateBucket(name)
+	b, err := tx.Bucket(layout.BucketSources).CreateBucket([]byte(id))
 	if err != nil {
 		return sourceTx{}, err
 	}
@@ -72,11 +68,7 @@ func (h *handle) moveAsideKeeping(tx *bolt.Tx, id string, m *sourceMeta, now tim
 }
 
 func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {
-	sources := tx.Bucket(layout.BucketSources)
-	name, err := layout.SourceName(h.seal, id)
-	if err != nil {
-		return err
-	}
+	sources, name := tx.Bucket(layout.BucketSources), []byte(id)
 	if sources == nil || sources.Bucket(name) == nil {
 		return fmt.Errorf("%w: %s", ErrNoSource, id)
 	}

@@ -116,8 +116,8 @@ func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 // file and at most 1 MiB. more says whether another one follows. The error is ErrTrimmed if
 // the journal no longer leads back to the moment.
 //
-// An encrypted file is not in the order of the keys, and neither is a source with keys of
-// more than 512 bytes, so each page reads all keys.
+// A source with keys of more than 512 bytes is not in the order of the keys, so each page
+// reads all keys.
 func (s *Store) PageAt(at Moment, prefix, from string, n int) (keys []string, objs []any, more bool, err error) {
 	raws, more, err := s.rawsAt(at, prefix, from, n)
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *Store) walkAt(at Moment, prefix, from string, begin func(), fn func(key
 			}
 			return key == "" || fn(key, raw())
 		}
-		more, err := g.eachFrom(prefix, from, s.db.h.seal != nil, give)
+		more, err := g.eachFrom(prefix, from, give)
 		if more && err == nil {
 			give("", nil) // the rest of the objects at that moment
 		}
@@ -227,8 +227,8 @@ func (t sourceTx) undone(after, last uint64, want func(key string) bool) (before
 // eachFrom calls fn with the keys of the objects that the server showed last, in order,
 // until fn returns false. It says whether fn wants more. raw returns the record within
 // the transaction.
-func (g genTx) eachFrom(prefix, from string, sealed bool, fn func(key string, raw func() []byte) bool) (more bool, err error) {
-	if !sealed && !g.hasHashedKeys() {
+func (g genTx) eachFrom(prefix, from string, fn func(key string, raw func() []byte) bool) (more bool, err error) {
+	if !g.hasHashedKeys() {
 		more = true
 		err := g.each(index.From(from), func(key string, r layout.Raw) bool {
 			switch {
@@ -265,16 +265,15 @@ func (g genTx) eachFrom(prefix, from string, sealed bool, fn func(key string, ra
 	return true, nil
 }
 
-// hasHashedKeys says whether some keys are so long that the file, if it is not encrypted,
-// has their hashes.
+// hasHashedKeys says whether some keys are so long that the file has their hashes.
 func (g genTx) hasHashedKeys() bool {
 	at, _ := g.cursor().Seek(index.Hashed)
 	return at != nil
 }
 
-// each calls fn with the keys from a place on, in the file's order, and with the records
-// that the server showed last, until fn returns false. In is nil if the server showed
-// none.
+// each calls fn with the keys from an item key on, in the order of item keys, and with the
+// records that the server showed last, until fn returns false. In is nil if the server
+// showed none.
 func (g genTx) each(from []byte, fn func(key string, r layout.Raw) bool) error {
 	c := g.cursor()
 	var last []byte

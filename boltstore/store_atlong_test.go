@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // TestMomentOfLongKeys: the pages of a moment have all objects in the order of their keys,
@@ -21,41 +19,43 @@ func TestMomentOfLongKeys(t *testing.T) {
 			to[ns+"/"+o.Name] = o
 		}
 	}
-	for name, o := range map[string]Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
-		for _, long := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, ", long ", long), func(t *testing.T) {
-				s := claimTest(t, openTest(t, testPath(t), o), Claim{})
-				then := map[string]runtime.Object{}
-				names(then, "ns", "short", 30)
-				names(then, "other", "short", 30)
-				if long {
-					names(then, "ns", strings.Repeat("m", 600), 20)
-					names(then, "ns", strings.Repeat("z", 508), 12) // on both sides of the limit
-				}
-				relist(t, s, "10", RelistOptions{}, slices.Collect(maps.Values(then)), 7)
-				before, _, err := s.Moment("")
-				must(t, err)
-				now := maps.Clone(then)
-				maps.DeleteFunc(now, func(key string, _ runtime.Object) bool { return strings.HasSuffix(key, "3") })
-				if long {
-					names(now, "ns", strings.Repeat("k", 700), 5)
-				}
-				relist(t, s, "20", RelistOptions{}, slices.Collect(maps.Values(now)), 7)
-				after, _, err := s.Moment("")
-				must(t, err)
-				for what, c := range map[string]struct {
-					at   Moment
-					want map[string]runtime.Object
-				}{"then": {before, then}, "now": {after, now}} {
-					for _, prefix := range []string{"", "ns/", "ns/s", "ns/" + strings.Repeat("m", 600), "ns/" + strings.Repeat("z", 508)} {
-						want := slices.DeleteFunc(slices.Sorted(maps.Keys(c.want)), func(key string) bool { return !strings.HasPrefix(key, prefix) })
-						got, err := contentAt(s.Store, c.at, prefix, 3)
-						if keys := slices.Sorted(maps.Keys(got)); err != nil || !slices.Equal(keys, want) {
-							t.Errorf("%s, prefix of %d bytes: %d objects of %d, %v", what, len(prefix), len(keys), len(want), err)
-						}
+	for _, long := range []bool{false, true} {
+		t.Run(fmt.Sprint("long ", long), func(t *testing.T) {
+			s := claimTest(t, openTest(t, testPath(t), Options{}), Claim{})
+			then := map[string]runtime.Object{}
+			names(then, "ns", "short", 30)
+			names(then, "other", "short", 30)
+			if long {
+				names(then, "ns", strings.Repeat("m", 600), 20)
+				names(then, "ns", strings.Repeat("z", 508), 12) // on both sides of the limit
+			}
+			relist(t, s, "10", RelistOptions{}, slices.Collect(maps.Values(then)), 7)
+			before, _, err := s.Moment("")
+			must(t, err)
+			now := maps.Clone(then)
+			maps.DeleteFunc(now, func(key string, _ runtime.Object) bool { return strings.HasSuffix(key, "3") })
+			if long {
+				names(now, "ns", strings.Repeat("k", 700), 5)
+			}
+			relist(t, s, "20", RelistOptions{}, slices.Collect(maps.Values(now)), 7)
+			after, _, err := s.Moment("")
+			must(t, err)
+			for what, c := range map[string]struct {
+				at   Moment
+				want map[string]runtime.Object
+			}{"then": {before, then}, "now": {after, now}} {
+				for _, prefix := range []string{
+					"", "ns/", "ns/s", "ns/" + strings.Repeat("m", 600), "ns/" + strings.Repeat("z", 508),
+				} {
+					others := func(key string) bool { return !strings.HasPrefix(key, prefix) }
+					want := slices.DeleteFunc(slices.Sorted(maps.Keys(c.want)), others)
+					got, err := contentAt(s.Store, c.at, prefix, 3)
+					if keys := slices.Sorted(maps.Keys(got)); err != nil || !slices.Equal(keys, want) {
+						t.Errorf("%s, prefix of %d bytes: %d objects of %d, %v",
+							what, len(prefix), len(keys), len(want), err)
 					}
 				}
-			})
-		}
+			}
+		})
 	}
 }

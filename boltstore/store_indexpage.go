@@ -29,10 +29,7 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 		}
 		var raws []layout.Raw
 		size := 0
-		prefix, err := b.Prefix(value)
-		if err != nil {
-			return err
-		}
+		prefix := index.Prefix(nil, value)
 		if from == nil {
 			from = prefix
 		}
@@ -42,7 +39,7 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 		c := b.Cursor()
 		k, v := c.Seek(from)
 		for ; k != nil && bytes.HasPrefix(k, prefix) && len(raws) < max(n, 1) && size < 1<<20; k, v = c.Next() {
-			_, key, err := b.Parse(k, v)
+			_, key, err := index.ParseEntry(k, v)
 			if err != nil {
 				return fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
 			}

@@ -260,7 +260,7 @@ func (m *storeModel) restart() {
 		m.late = m.late[:len(m.late)-1]
 	}
 	if m.rnd.IntN(3) == 0 {
-		m.say("new data keys are due")
+		m.say("a new data key is due")
 		changeHeader(m.t, m.path, keysDue)
 	}
 	m.say("restart: transform %d decrypt %v late %d bad %v", m.transform, m.o.decrypt, len(m.late), m.bad.Load())

@@ -7,7 +7,7 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// Page is a run of objects in the order of the file.
+// Page is a run of objects in the order of the file, which is that of their item keys.
 type Page struct {
 	Keys    []string
 	Objects []any
@@ -23,19 +23,13 @@ type Page struct {
 }
 
 // Before says whether key comes before the page that begins at next; nil is the end.
-// The order is the file's, not that of the keys.
-func (s *Claimed) Before(key string, next []byte) bool {
-	if next == nil {
-		return true
-	}
-	at, err := s.db.h.seal.Name(index.AppendKey(nil, key), layout.ItemPlace(s.id))
-	return err == nil && bytes.Compare(at, next) < 0
+func Before(key string, next []byte) bool {
+	return next == nil || bytes.Compare(index.AppendKey(nil, key), next) < 0
 }
 
 // Page reads objects from the given place on; nil is the start. It returns at most n
 // objects, and about 256 KiB in the file, all from one commit. If n is less than one, it
-// returns one. The order is stable while the file is open. An object is in one page only,
-// whatever happens between pages.
+// returns one. An object is in one page only, whatever happens between pages.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
 	return s.reading().pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
 		g.Own = nil

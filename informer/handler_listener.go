@@ -62,7 +62,7 @@ type resyncs struct {
 	next      time.Time
 }
 
-// walk is a pass over all objects in the file's order, page by page.
+// walk is a pass over all objects, page by page.
 type walk struct {
 	active bool
 	begun  bool
@@ -101,8 +101,8 @@ func (w *walk) readAhead(l *listener, next []byte) {
 }
 
 // passed says whether the walk has come past key.
-func (w *walk) passed(s *boltstore.Claimed, key string) bool {
-	return !w.active || w.begun && s.Before(key, w.next)
+func (w *walk) passed(key string) bool {
+	return !w.active || w.begun && boltstore.Before(key, w.next)
 }
 
 // HasSynced implements cache.ResourceEventHandlerRegistration: the informer has synced,
@@ -292,7 +292,7 @@ func (l *listener) gap(from, to uint64, err error) {
 // tell calls the handler for an entry, unless the entry is left to the replay. It is
 // false if the handler has been removed.
 func (l *listener) tell(e *boltstore.Entry) bool {
-	if !l.replay.passed(l.inf.store, e.Key) && !l.mayHaveSeen(e) {
+	if !l.replay.passed(e.Key) && !l.mayHaveSeen(e) {
 		return true // left to the replay, or the object came and went before the handler
 	}
 	obj, err := e.Object()

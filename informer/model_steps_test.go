@@ -105,7 +105,7 @@ func (m *model) step(o op) {
 			m.check()
 			m.start()
 			if m.db.KeysDue() {
-				m.t.Fatal("the file has no new data keys")
+				m.t.Fatal("the file has no new data key")
 			}
 		}
 	case "fill disk":

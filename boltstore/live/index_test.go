@@ -18,7 +18,6 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/history"
 	"github.com/kubewake/kubewake/internal/filetest"
-	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // both returns the readers of an open, served file.
@@ -113,15 +112,22 @@ func TestObjectAsItWas(t *testing.T) {
 	}
 }
 
-// TestSorted: a query that asks for it gets objects in the order of their keys, even from
-// an encrypted file, whose keys are not in order.
+// TestSorted: a query that asks for it gets objects in the order of their keys, even if some
+// keys are so long that the file has their hashes.
 func TestSorted(t *testing.T) {
-	for name, o := range map[string]boltstore.Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
+	for name, digits := range map[string]int{"short": 5, "long": 600} {
 		t.Run(name, func(t *testing.T) {
-			db, _ := worldIn(t, testPath(t), o, 600, 10)
+			db := filetest.Open(t, boltstore.Options{})
+			s := filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{})
+			var objs []runtime.Object
+			for i := range 600 {
+				objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "ns", Name: fmt.Sprintf("%0*d", digits, i), ResourceVersion: "5"}})
+			}
+			filetest.Relist(t, s, "10", objs...)
 			for reader, r := range both(t, db) {
 				keys := func(q Query) (all []string) {
-					q.Source = secrets
+					q.Source = s.Source()
 					err := r.Objects(t.Context(), q, func(u *unstructured.Unstructured) error {
 						all = append(all, u.GetNamespace()+"/"+u.GetName())
 						return nil
@@ -135,7 +141,7 @@ func TestSorted(t *testing.T) {
 				if len(sorted) != 600 || !slices.IsSorted(sorted) {
 					t.Errorf("%s: %d objects, sorted: %v", reader, len(sorted), slices.IsSorted(sorted))
 				}
-				if slices.IsSorted(asItIs) == db.Encrypted() {
+				if slices.IsSorted(asItIs) != (name == "short") {
 					t.Errorf("%s: the file's order is that of the keys: %v", reader, slices.IsSorted(asItIs))
 				}
 			}
@@ -144,70 +150,69 @@ func TestSorted(t *testing.T) {
 }
 
 // TestNamespace: a query of a namespace gets its objects in the order of their keys, and
-// reads no others of a plain file.
+// reads no others.
 func TestNamespace(t *testing.T) {
-	for name, o := range map[string]boltstore.Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
-		t.Run(name, func(t *testing.T) {
-			db, _ := worldIn(t, testPath(t), o, 3000, 10)
-			for reader, r := range both(t, db) {
-				for ns, want := range map[string]int{"ns0": 1000, "ns1": 1000, "ns2": 1000, "ns": 0, "ns22": 0, "a": 0, "z": 0, "": 3000} {
-					var keys []string
-					err := r.Objects(t.Context(), Query{Source: secrets, Namespace: ns, Sorted: true}, func(u *unstructured.Unstructured) error {
-						if ns != "" && u.GetNamespace() != ns {
-							t.Errorf("%s: %q has an object of %q", reader, ns, u.GetNamespace())
-						}
-						keys = append(keys, u.GetNamespace()+"/"+u.GetName())
-						return nil
-					})
-					if err != nil || len(keys) != want || !slices.IsSorted(keys) {
-						t.Errorf("%s: %q: %d objects, want %d, sorted %v: %v", reader, ns, len(keys), want, slices.IsSorted(keys), err)
-					}
+	db, _ := worldIn(t, testPath(t), boltstore.Options{}, 3000, 10)
+	for reader, r := range both(t, db) {
+		for ns, want := range map[string]int{
+			"ns0": 1000, "ns1": 1000, "ns2": 1000, "ns": 0, "ns22": 0, "a": 0, "z": 0, "": 3000,
+		} {
+			var keys []string
+			q := Query{Source: secrets, Namespace: ns, Sorted: true}
+			err := r.Objects(t.Context(), q, func(u *unstructured.Unstructured) error {
+				if ns != "" && u.GetNamespace() != ns {
+					t.Errorf("%s: %q has an object of %q", reader, ns, u.GetNamespace())
 				}
+				keys = append(keys, u.GetNamespace()+"/"+u.GetName())
+				return nil
+			})
+			if err != nil || len(keys) != want || !slices.IsSorted(keys) {
+				t.Errorf("%s: %q: %d objects, want %d, sorted %v: %v",
+					reader, ns, len(keys), want, slices.IsSorted(keys), err)
 			}
-		})
+		}
 	}
 }
 
 // TestNamespaceOfOwnKeys: the keys of a program's own store may have nothing to do with
 // namespaces. A query of one finds the objects in it, and those that are in none.
 func TestNamespaceOfOwnKeys(t *testing.T) {
-	for name, o := range map[string]boltstore.Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
-		t.Run(name, func(t *testing.T) {
-			db := filetest.Open(t, o)
-			claim := func(resource string) *boltstore.Claimed {
-				s, err := db.Claim(boltstore.Claim{Source: filetest.Source(resource), Example: &corev1.ConfigMap{}, KeyFunc: func(obj any) (string, error) {
-					return "kept/" + obj.(*corev1.ConfigMap).Name, nil
-				}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(s.Release)
-				return s
-			}
-			own, listed := claim("owns"), claim("listeds")
-			var objs []runtime.Object
-			for name, ns := range map[string]string{"a": "web", "b": "shop", "c": ""} {
-				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(name), ResourceVersion: "5"}}
-				objs = append(objs, o)
-				if err := own.Add(o); err != nil {
-					t.Fatal(err)
-				}
-			}
-			filetest.Relist(t, listed, "10", objs...)
-			for reader, r := range both(t, db) {
-				for _, s := range []*boltstore.Claimed{own, listed} {
-					for ns, want := range map[string]string{"web": "a c", "kept": "c", "": "a b c"} {
-						var names []string
-						err := r.Objects(t.Context(), Query{Source: s.Source(), Namespace: ns, Sorted: true}, func(u *unstructured.Unstructured) error {
-							names = append(names, u.GetName())
-							return nil
-						})
-						if got := strings.Join(names, " "); err != nil || got != want {
-							t.Errorf("%s: %s in %q: %q, want %q: %v", reader, s.Source(), ns, got, want, err)
-						}
-					}
-				}
-			}
+	db := filetest.Open(t, boltstore.Options{})
+	claim := func(resource string) *boltstore.Claimed {
+		s, err := db.Claim(boltstore.Claim{
+			Source: filetest.Source(resource), Example: &corev1.ConfigMap{},
+			KeyFunc: func(obj any) (string, error) { return "kept/" + obj.(*corev1.ConfigMap).Name, nil },
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Release)
+		return s
+	}
+	own, listed := claim("owns"), claim("listeds")
+	var objs []runtime.Object
+	for name, ns := range map[string]string{"a": "web", "b": "shop", "c": ""} {
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: name, UID: types.UID(name), ResourceVersion: "5"}}
+		objs = append(objs, o)
+		if err := own.Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filetest.Relist(t, listed, "10", objs...)
+	for reader, r := range both(t, db) {
+		for _, s := range []*boltstore.Claimed{own, listed} {
+			for ns, want := range map[string]string{"web": "a c", "kept": "c", "": "a b c"} {
+				var names []string
+				q := Query{Source: s.Source(), Namespace: ns, Sorted: true}
+				err := r.Objects(t.Context(), q, func(u *unstructured.Unstructured) error {
+					names = append(names, u.GetName())
+					return nil
+				})
+				if got := strings.Join(names, " "); err != nil || got != want {
+					t.Errorf("%s: %s in %q: %q, want %q: %v", reader, s.Source(), ns, got, want, err)
+				}
+			}
+		}
 	}
 }

@@ -89,8 +89,8 @@ type Query struct {
 	// an empty Value means all.
 	Index, Value string
 	// Sorted asks for all objects of a source in the order of their keys. That is the
-	// file's order, unless the file is encrypted or has keys of more than 512 bytes; an
-	// owner of an earlier release does not sort these.
+	// file's order, unless the source has keys of more than 512 bytes; an owner of an
+	// earlier release does not sort these.
 	Sorted bool
 	// Secrets shows the data of Secrets. Otherwise they are redacted.
 	Secrets bool
@@ -203,7 +203,7 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 		q.Namespace, v.query.Namespace, fn = "", "", within(q.Namespace, fn)
 	}
 	if (q.Sorted || q.Namespace != "") && q.Index == "" {
-		jumbled, err := f.jumbled(v)
+		jumbled, err := v.jumbled()
 		if err != nil {
 			return err
 		}
@@ -255,12 +255,9 @@ func (v *view) pages(ctx context.Context, fn func(*unstructured.Unstructured) er
 	}
 }
 
-// jumbled says whether the file's order is not that of the keys: the file is encrypted, or
-// some keys are so long that the file has their hashes.
-func (f file) jumbled(v *view) (bool, error) {
-	if f.db.Encrypted() {
-		return true, nil
-	}
+// jumbled says whether the file's order is not that of the keys: some keys are so long that
+// the file has their hashes.
+func (v *view) jumbled() (bool, error) {
 	long, err := v.store.Page(index.Hashed, 1)
 	return len(long.Keys) > 0, err
 }

@@ -82,7 +82,7 @@ func parse(b []byte) (*keyset.Handle, error) {
 	return h, nil
 }
 
-// Master is a keyset that has been read. It seals data keys and nothing else.
+// Master is a keyset that has been read. It seals a file's data key and nothing else.
 type Master struct {
 	name    string
 	primary uint32

@@ -14,8 +14,8 @@ import (
 )
 
 // rows prints objects while they are read, some hundred at a time, if they come in the
-// order of their keys. If they do not, as from an encrypted file whose owner is of an
-// earlier release, it holds all of them and sorts them.
+// order of their keys. If they do not, as from a program's own store with other keys, it
+// holds all of them and sorts them.
 type rows struct {
 	*get
 	st      boltstore.State

@@ -21,8 +21,7 @@ import (
 )
 
 // TestGetStreams: rows come in order while the file is read, with one header, and so do
-// the items of lists in JSON and YAML. An encrypted file, whose keys are not in order,
-// shows the same.
+// the items of lists in JSON and YAML. An encrypted file shows the same.
 func TestGetStreams(t *testing.T) {
 	const n = 2*rowsAtATime + 7
 	dir := t.TempDir()

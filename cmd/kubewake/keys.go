@@ -98,14 +98,15 @@ func newRotate(streams genericiooptions.IOStreams, say func(format string, args 
 	cmd := &cobra.Command{
 		Use:   "rotate [FILE]",
 		Short: "Add a key to the keyset and make it the primary one",
-		Long: "Add a key to the keyset and make it the primary one. A file that the keyset encrypts gets new data keys when it is " +
-			"next opened for writing, or now if you name it with --db. Older keys stay in the keyset for files that have not been opened since.",
+		Long: "Add a key to the keyset and make it the primary one. A file that the keyset encrypts gets a new data key " +
+			"when it is next opened for writing, or now if you name it with --db. Older keys stay in the keyset for files " +
+			"that have not been opened since.",
 		Example: `  kubewake keys rotate cache.key
   kubewake keys rotate --keyset cache.key --db cache.db`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	keysetFlag(cmd, &file.keyset)
-	cmd.Flags().StringVar(&file.path, "db", "", "a file that gets new data keys now")
+	cmd.Flags().StringVar(&file.path, "db", "", "a file that gets a new data key now")
 	file.unsafeFlag(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 && cmd.Flags().Changed("keyset") {
@@ -137,7 +138,8 @@ func newRotate(streams genericiooptions.IOStreams, say func(format string, args 
 			return say("%s: it has a new primary key", file.keyset)
 		}
 		due := func(why string) error {
-			return fmt.Errorf("%s: it has a new primary key, and %s could not be given new data keys; its next opening for writing will try again%s", file.keyset, file.path, why)
+			return fmt.Errorf("%s: it has a new primary key, and %s could not be given a new data key; "+
+				"its next opening for writing will try again%s", file.keyset, file.path, why)
 		}
 		db, err := openExisting(streams, file)
 		if err != nil { // another program has opened it meanwhile
@@ -150,7 +152,7 @@ func newRotate(streams genericiooptions.IOStreams, say func(format string, args 
 		if kept {
 			return due("")
 		}
-		return say("%s: it has a new primary key, and %s new data keys", file.keyset, file.path)
+		return say("%s: it has a new primary key, and %s a new data key", file.keyset, file.path)
 	}
 	return cmd
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// TestKeysRotate: the keyset gets another primary key, and the file new data keys at
+// TestKeysRotate: the keyset gets another primary key, and the file a new data key at
 // once. The older keyset no longer opens it.
 func TestKeysRotate(t *testing.T) {
 	dir := t.TempDir()
@@ -34,7 +34,7 @@ func TestKeysRotate(t *testing.T) {
 			return err
 		}
 		if db.KeysDue() {
-			t.Error("new data keys are due")
+			t.Error("a new data key is due")
 		}
 		return db.Close()
 	}

@@ -19,7 +19,7 @@
 //     source's resourceVersion. That version never goes back. Each index equals one
 //     recomputed from the objects. In the end this is also so for what readers are given,
 //     from memory and from the file; before, readers and handlers compare one version in
-//     sixteen as a whole. A file that was opened with a new key has new data keys, and the
+//     sixteen as a whole. A file that was opened with a new key has a new data key, and the
 //     keyset from before does not open it.
 //   - Every handler ends equal to the server, whatever it was told in which life: each
 //     object in its last version, and no object that is gone. No object takes another's

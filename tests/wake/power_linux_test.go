@@ -64,7 +64,7 @@ func TestPowerFailure(t *testing.T) {
 				p.eventually("an event", func() bool { return p.size() > size })
 				pause(p.rnd, 500*time.Millisecond)
 				was = p.stat()
-			} else if i%8 >= 4 { // the file gets new data keys as it is opened
+			} else if i%8 >= 4 { // the file gets a new data key as it is opened
 				pause(p.rnd, 200*time.Millisecond)
 			}
 			if (mode == compacting || mode == rotating) && i%8 < 4 {

@@ -24,7 +24,7 @@ func TestBoundBox(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x := SealBox(nil, id, kind, sub, false)
+			x := SealBox(nil, id, kind, sub)
 			x.Bucket = b
 			return x
 		}

@@ -19,8 +19,9 @@
 //
 // Most buckets have the sequence [Signature], which shows whose file a page belongs to.
 //
-// In an encrypted file keys are sealed deterministically, so that they can be looked up,
-// and values with a nonce. Associated data binds each to its place: it cannot be
-// decrypted anywhere else. The file's order is that of the sealed keys. It is stable and
-// means nothing. Sealing fails only for sizes that bbolt would refuse.
+// In an encrypted file values are sealed: records, bases, notes, progress, meta, blocks,
+// pending keys and dictionaries. Associated data binds each to its place: it cannot be
+// decrypted anywhere else. A meta is bound to being one, and names its source itself. Keys,
+// and with them index entries, are as in a plain file. Sealing fails only for sizes that
+// bbolt would refuse.
 package layout

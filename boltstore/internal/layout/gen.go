@@ -28,7 +28,7 @@ func (t Tree) gen(n uint64, b, items, index *bolt.Bucket) Gen {
 		g.Own = ownOf(b, g.Items)
 	}
 	if index != nil {
-		g.Indices = &Indices{index, t.Seal, t.ID, t.Late}
+		g.Indices = &Indices{index, t.Late}
 	}
 	return g
 }
@@ -88,7 +88,7 @@ func (t Tree) DropGensExcept(keep ...uint64) error {
 
 // SealNotes returns the box of notes without a bucket, which can only seal.
 func SealNotes(s *seal.Sealer, id string, gen uint64) *Box {
-	return SealBox(s, id, string(BucketNotes), string(U64(gen)), true)
+	return SealBox(s, id, string(BucketNotes), string(U64(gen)))
 }
 
 // Notes returns the notes of objects that are unstored or unindexed, or nil if there are
@@ -112,8 +112,7 @@ func (g Gen) CreateNotes() (*Box, error) {
 	return g.Notes(), err
 }
 
-// SealOwn returns the bases of own writes without a bucket, which can only seal. Their
-// names are those of Items, so both buckets have the same order.
+// SealOwn returns the bases of own writes without a bucket, which can only seal.
 func (it *Items) SealOwn() *Items {
 	own := *it
 	own.Bucket, own.late = nil, nil

@@ -18,7 +18,6 @@ type Items struct {
 	seal   *seal.Sealer
 	id     []byte // of the source
 	gen    []byte
-	keysAt []byte
 	late   *pages.Late
 }
 
@@ -27,14 +26,12 @@ func SealItems(s *seal.Sealer, id string, gen uint64) *Items {
 	it := &Items{Owner: format.OwnerOf(id), seal: s}
 	if s != nil {
 		it.id, it.gen = []byte(id), U64(gen)
-		it.keysAt = place(placeItem, it.id)
 	}
 	return it
 }
 
 // Raw is a record in the file, valid within its transaction: its item key, and its
-// bytes as stored, which are still sealed if In is set. An item key that cannot be
-// opened is empty.
+// bytes as stored, which are still sealed if In is set.
 type Raw struct {
 	Key, Stored []byte
 	In          *Items
@@ -83,14 +80,10 @@ func (it *Items) Find(k []byte) (Raw, bool) {
 	if it == nil {
 		return Raw{}, false
 	}
-	name, err := it.seal.Name(k, it.keysAt)
-	if err != nil {
-		return Raw{}, false
-	}
-	if err := it.late.Path(uint64(it.Bucket.Root()), name); err != nil {
+	if err := it.late.Path(uint64(it.Bucket.Root()), k); err != nil {
 		panic(err)
 	}
-	v := it.Bucket.Get(name)
+	v := it.Bucket.Get(k)
 	if v == nil {
 		return Raw{}, false
 	}
@@ -109,50 +102,34 @@ func (it *Items) First() (r Raw, ok bool, err error) {
 	if k == nil {
 		return Raw{}, false, nil
 	}
-	return it.RawOf(k, v), true, nil
+	return Raw{k, v, it}, true, nil
 }
 
 // Put stores the record v at k.
 func (it *Items) Put(k, v []byte) error {
-	name, err := it.seal.Name(k, it.keysAt)
-	if err == nil && it.seal != nil {
-		v, err = it.seal.Value(v, place(placeRecord, it.id, it.gen, k))
+	if it.seal != nil {
+		var err error
+		if v, err = it.seal.Value(v, place(placeRecord, it.id, it.gen, k)); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	return it.Bucket.Put(name, v)
+	return it.Bucket.Put(k, v)
 }
 
 // Delete removes the record at k.
-func (it *Items) Delete(k []byte) error {
-	name, err := it.seal.Name(k, it.keysAt)
-	if err != nil {
-		return err
-	}
-	return it.Bucket.Delete(name)
-}
+func (it *Items) Delete(k []byte) error { return it.Bucket.Delete(k) }
 
-// Each calls fn for all records, in the file's order.
+// Each calls fn for all records, in the order of their item keys.
 func (it *Items) Each(fn func(r Raw)) error {
 	if it == nil {
 		return nil
 	}
 	whole(it.late, it.Bucket)
-	return it.Bucket.ForEach(func(k, v []byte) error { fn(it.RawOf(k, v)); return nil })
+	return it.Bucket.ForEach(func(k, v []byte) error { fn(Raw{k, v, it}); return nil })
 }
 
-// RawOf returns the record that is stored as v at name.
-func (it *Items) RawOf(name, v []byte) Raw {
-	k, err := it.seal.OpenName(name, it.keysAt)
-	if err != nil {
-		k = []byte{}
-	}
-	return Raw{k, v, it}
-}
-
-// ItemCursor walks the records in the file's order. The first result of each method is
-// the place in that order, nil at the end.
+// ItemCursor walks the records in the order of their item keys. The first result of each
+// method is the item key, nil at the end.
 type ItemCursor struct {
 	c  *bolt.Cursor
 	in *Items
@@ -164,7 +141,7 @@ func (it *Items) Cursor() ItemCursor {
 	return ItemCursor{it.Bucket.Cursor(), it}
 }
 
-// Seek goes to the first record that is not before the place at.
+// Seek goes to the first record that is not before the item key at.
 func (c ItemCursor) Seek(at []byte) ([]byte, Raw) { return c.result(c.c.Seek(at)) }
 
 // First goes to the first record.
@@ -173,9 +150,9 @@ func (c ItemCursor) First() ([]byte, Raw) { return c.result(c.c.First()) }
 // Next goes to the next record.
 func (c ItemCursor) Next() ([]byte, Raw) { return c.result(c.c.Next()) }
 
-func (c ItemCursor) result(name, v []byte) ([]byte, Raw) {
-	if name == nil {
+func (c ItemCursor) result(k, v []byte) ([]byte, Raw) {
+	if k == nil {
 		return nil, Raw{}
 	}
-	return name, c.in.RawOf(name, v)
+	return k, Raw{k, v, c.in}
 }

@@ -2,8 +2,8 @@ package layout
 
 import "bytes"
 
-// Cursor walks entries of a bucket in the file's order, as a bolt.Cursor does. A place is
-// an entry's position in that order, nil at the end.
+// Cursor walks entries of a bucket in the order of their keys, as a bolt.Cursor does. A
+// place is an entry's key, nil at the end.
 type Cursor[T any] interface {
 	Seek(at []byte) (place []byte, v T) // the first one at or after at
 	Next() (place []byte, v T)

@@ -19,25 +19,15 @@ func place(kind byte, parts ...[]byte) []byte {
 }
 
 const (
-	placeSource   = 's' // the name of a source's bucket
-	placeMeta     = 'm' // of source
-	placeItem     = 'i' // an item's key, of source
+	placeMeta     = 'm'
 	placeRecord   = 'r' // of source, generation, item key
-	placeValue    = 'v' // an index value, of source, index
-	placeEntry    = 'e' // an entry's item key, of source, index, sealed value
-	placeData     = 'd' // of source, index, sealed entry
 	placeBlock    = 'b' // of source, seq, head
-	placeBox      = 'x' // a key in a box, of source, kind, sub
-	placeBoxed    = 'y' // a value in a box, of that place, stored key
-	placeKeys     = 'k' // an identity of the data keys
+	placeBox      = 'x' // a box, of source, kind, sub
+	placeBoxed    = 'y' // a value in a box, of that place, key
 	placeProgress = 'p' // of source
 	sealedBlock   = 0x81
 	maxBlockHead  = 1 + 2*binary.MaxVarintLen64
-	sealedNameLen = 2 // bytes of the length of a sealed index value
 )
-
-// ItemPlace is the place of the item keys of a source.
-func ItemPlace(id string) []byte { return place(placeItem, []byte(id)) }
 
 // ProgressPlace is the place of the progress of a source's first list.
 func ProgressPlace(id string) []byte { return place(placeProgress, []byte(id)) }
@@ -45,7 +35,7 @@ func ProgressPlace(id string) []byte { return place(placeProgress, []byte(id)) }
 // unopened stands for a value that cannot be decrypted. No record or sum is so short.
 var unopened = []byte{}
 
-// ErrUnopened means that the data keys do not decrypt a value.
+// ErrUnopened means that the data key does not decrypt a value.
 var ErrUnopened = errors.New("it cannot be decrypted")
 
 // OutOfOrder is the error of a walk that would go round in a circle at k.

@@ -49,11 +49,10 @@ func whole(late *pages.Late, b *bolt.Bucket) {
 // Owner is the beginning of the sums of the source's records and blocks.
 func (t Tree) Owner() format.Owner { return format.OwnerOf(t.ID) }
 
-func (t Tree) metaPlace() []byte { return place(placeMeta, []byte(t.ID)) }
-
-// OpenMetaBytes reverses [Tree.SealMetaBytes].
+// OpenMetaBytes reverses [Tree.SealMetaBytes]. A meta can be read under another source's
+// name, too: the caller compares the source in it.
 func (t Tree) OpenMetaBytes(raw []byte) ([]byte, error) {
-	b, err := t.Seal.OpenValue(raw, t.metaPlace())
+	b, err := t.Seal.OpenValue(raw, place(placeMeta))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", faults.ErrDamaged, ErrUnopened)
 	}
@@ -61,22 +60,7 @@ func (t Tree) OpenMetaBytes(raw []byte) ([]byte, error) {
 }
 
 // SealMetaBytes returns the meta b as it is stored.
-func (t Tree) SealMetaBytes(b []byte) ([]byte, error) { return t.Seal.Value(b, t.metaPlace()) }
-
-// SourceName is the name of the bucket of a source.
-func SourceName(s *seal.Sealer, id string) ([]byte, error) {
-	return s.Name([]byte(id), place(placeSource))
-}
-
-// SourceID is the id from which [SourceName] made name, or "" if it cannot be
-// decrypted.
-func SourceID(s *seal.Sealer, name []byte) string {
-	id, err := s.OpenName(name, place(placeSource))
-	if err != nil {
-		return ""
-	}
-	return string(id)
-}
+func (t Tree) SealMetaBytes(b []byte) ([]byte, error) { return t.Seal.Value(b, place(placeMeta)) }
 
 // Journal returns the journal, or nil if there is none.
 func (t Tree) Journal() *Blocks {
@@ -96,20 +80,20 @@ func (t Tree) CreateJournal() (*Blocks, error) {
 	return &Blocks{b}, nil
 }
 
-func (t Tree) box(b *bolt.Bucket, kind, sub string, names bool) *Box {
+func (t Tree) box(b *bolt.Bucket, kind, sub string) *Box {
 	if b == nil {
 		return nil
 	}
-	x := SealBox(t.Seal, t.ID, kind, sub, names)
+	x := SealBox(t.Seal, t.ID, kind, sub)
 	x.Bucket = b
 	return x
 }
 
 // PendingBox has the pending keys of a handler, by item key. It is nil if b is.
-func (t Tree) PendingBox(b *bolt.Bucket, name string) *Box { return t.box(b, "pending", name, true) }
+func (t Tree) PendingBox(b *bolt.Bucket, name string) *Box { return t.box(b, "pending", name) }
 
 // DictBox has the dictionaries, by version. It is nil if b is.
-func (t Tree) DictBox(b *bolt.Bucket) *Box { return t.box(b, "dicts", "", false) }
+func (t Tree) DictBox(b *bolt.Bucket) *Box { return t.box(b, "dicts", "") }
 
 // U64 is n as a key of a bucket.
 func U64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
