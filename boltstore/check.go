@@ -13,7 +13,6 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
-	"github.com/kubewake/kubewake/boltstore/internal/pack"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/index"
@@ -112,9 +111,8 @@ func eachSource(tx *bolt.Tx, s *seal.Sealer, fn func(id string, src sourceTx) er
 }
 
 type verifier struct {
-	r      SourceReport
-	m      *sourceMeta
-	packed map[uint32]uint64 // records by dictionary
+	r SourceReport
+	m *sourceMeta
 }
 
 func (v *verifier) problem(format string, args ...any) {
@@ -143,7 +141,6 @@ func verifySource(id string, src sourceTx) SourceReport {
 	v.indices(g, listed)
 	v.own(g)
 	v.notes(g)
-	v.dicts(src)
 	v.journal(src)
 	v.handlers(src)
 	return v.r
@@ -155,7 +152,6 @@ func (v *verifier) items(g genTx) map[string]digest {
 	listed := map[string]digest{}
 	var d digest
 	var bytes uint64
-	v.packed = map[uint32]uint64{}
 	_ = g.Items.Each(func(rw layout.Raw) {
 		b := rw.Open()
 		key, r, err := v.m.owner().ParseRecord(rw.Key, b)
@@ -165,9 +161,6 @@ func (v *verifier) items(g genTx) map[string]digest {
 		}
 		d.add(format.HashRecord(key, r))
 		bytes += uint64(len(b))
-		if r.Packed >= format.PackedByDict {
-			v.packed[r.Packed]++
-		}
 		for _, iv := range r.Values {
 			ld := listed[iv.Name]
 			for _, val := range iv.Values {
@@ -184,24 +177,6 @@ func (v *verifier) items(g genTx) map[string]digest {
 		v.problem("the records have %d bytes, not %d", bytes, v.m.Bytes)
 	}
 	return listed
-}
-
-// dicts verifies the dictionaries that records need.
-func (v *verifier) dicts(src sourceTx) {
-	p := pack.NewSet()
-	if err := p.Load(src.dictionaries); err != nil {
-		v.problem("%v", err)
-	}
-	used := maps.Clone(v.m.Dicts)
-	for version, n := range v.packed {
-		if n != used[version].Records {
-			v.problem("dictionary %d: %d records are packed by it, not %d", version, n, used[version].Records)
-		}
-		used[version] = dictUse{Records: n}
-	}
-	if err := (&sourceMeta{Dicts: used}).neededDicts(p); err != nil {
-		v.problem("%v", err)
-	}
 }
 
 func (v *verifier) indices(g genTx, listed map[string]digest) {

@@ -118,7 +118,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: maps.Clone(c.IndexVersions),
 		number:   rand.Text(),
 		brokenCh: make(chan struct{}), ended: make(chan struct{}), goType: reflect.TypeOf(c.Example), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
-		packs: db.packers(c.Source.ID()), metaKeys: c.KeyFunc == nil,
+		metaKeys: c.KeyFunc == nil,
 	}
 	if s.keyFunc == nil {
 		s.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc
@@ -166,9 +166,6 @@ func (s *Store) load(fns cache.Indexers) error {
 	s.formDoubted.Store(m.FormDoubted)
 	s.noPlain.Store(m.NoPlain)
 	s.metadataSize.Store(m.MetadataSize)
-	if err := m.neededDicts(s.packs); err != nil {
-		s.damaged(err)
-	}
 	if m.Degraded != "" {
 		s.damaged(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
 	}
@@ -193,12 +190,9 @@ func (s *Store) find() (found, tidy bool, err error) {
 		if err != nil {
 			return err
 		}
-		if err := s.packs.Load(src.dictionaries); err != nil {
-			return err
-		}
 		m.markNow(s.db.opts.Clock.Now().UnixNano())
 		s.setMeta(m)
-		found, tidy = true, !src.leftovers(m) && !src.oldDicts(m) && !src.staleOwn(m)
+		found, tidy = true, !src.leftovers(m) && !src.staleOwn(m)
 		return nil
 	})
 	return found, tidy, err
@@ -211,7 +205,6 @@ func (s *Store) create(tx *bolt.Tx, fns cache.Indexers, lost bool) error {
 	if err != nil {
 		return err
 	}
-	s.packs.Reset()
 	m := (&sourceMeta{Source: s.source, TypeHash: s.typeHash}).clone()
 	s.setKind(m)
 	s.indexing().complete(m, fns)
@@ -260,7 +253,7 @@ func (s *Store) tidy(tx *bolt.Tx) error {
 		}
 	}
 	s.setMeta(m)
-	return src.tidyDicts(m)
+	return nil
 }
 
 // leftovers says whether an interrupted relist left something useless.

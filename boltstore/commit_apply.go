@@ -206,9 +206,7 @@ func (a *applier) recordOf(c *Change, was keyState) (next *format.Record, raw []
 	a.forgetIndices(c.set)
 	next = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: a.m.Seq + uint64(len(a.drafts)) + 1,
 		Values: c.values}
-	if err := a.payload(next, c); err != nil {
-		return nil, nil, err
-	}
+	c.fill(next)
 	switch {
 	case was.base != nil && was.base.UID == c.uid:
 		next.Born = was.base.Born
@@ -357,10 +355,8 @@ func (a *applier) draftGone(c *Change, was keyState) error {
 		if was.base != nil {
 			r.Born = was.base.Born
 		}
-		err := a.payload(r, c)
-		if err != nil {
-			return err
-		}
+		c.fill(r)
+		var err error
 		if final, err = r.Encode(a.s.owner, c.key); err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/codec"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
-	"github.com/kubewake/kubewake/boltstore/internal/pack"
 	"github.com/kubewake/kubewake/internal/objmeta"
 )
 
@@ -22,11 +21,10 @@ type Change struct {
 	rv, uid string
 	set     *indexSet // the indices of values
 	values  []format.IndexValues
-	payload []byte       // nil for a delete whose final state is unknown
-	whole   []byte       // format.HeadRoom bytes and then the payload; nil once the payload is packed
-	quiet   bool         // only the index values differ: handlers are not told
-	by      *pack.Packer // nil: payload is not packed
-	size    int          // of the payload before packing
+	payload []byte // nil for a delete whose final state is unknown
+	whole   []byte // format.HeadRoom bytes and then the payload; nil once the payload is packed
+	quiet   bool   // only the index values differ: handlers are not told
+	size    int    // of the payload before packing; 0: it is not packed
 
 	// failed are the indices whose functions failed, failedWhy is one of the reasons.
 	failed    []string
@@ -100,7 +98,7 @@ func (s *Claimed) finish(c *Change) (*Change, error) {
 			return nil, err
 		}
 	}
-	s.packing().pack(c)
+	s.pack(c)
 	return c, nil
 }
 

@@ -14,7 +14,6 @@ func (a *applier) give(key string, r *format.Record, raw []byte, old *format.Rec
 	}
 	a.m.Items.add(format.HashRecord(key, r))
 	a.m.Bytes += uint64(len(raw))
-	a.m.useDict(r.Packed, 1)
 	for _, iv := range r.Values {
 		var had []string
 		if old != nil {
@@ -32,7 +31,6 @@ func (a *applier) give(key string, r *format.Record, raw []byte, old *format.Rec
 func (a *applier) take(key string, old *format.Record, oldRaw []byte, next *format.Record) error {
 	a.m.Items.remove(format.HashRecord(key, old))
 	a.m.Bytes -= min(a.m.Bytes, uint64(len(oldRaw)))
-	a.m.useDict(old.Packed, -1)
 	for _, iv := range old.Values {
 		var keep []string
 		if next != nil {

@@ -94,7 +94,7 @@ func makeCorpus(t *testing.T, o Options) corpus {
 		refuse(240 + i)
 	}
 	c.want = corpusContent(srv, own, refused)
-	if by := packedBy(t, s); o.Compression == CompressionZstd && by[format.PackedByDict] < 100 {
+	if by := packedBy(t, s); o.Compression == CompressionZstd && by[format.Dictionary] < 100 {
 		t.Fatalf("packed by %v", by)
 	}
 	closeTest(t, db)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/beside"
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
-	"github.com/kubewake/kubewake/boltstore/internal/pack"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
@@ -76,10 +75,9 @@ type DB struct {
 
 	mu     sync.Mutex
 	claims map[string]*Store
-	inUse  atomic.Int64         // len(claims)
-	parsed sync.Map             // weak.Pointer[parsedMeta] by source id; see readMeta
-	blocks sync.Map             // weak.Pointer[sharedBlock] by source id; see sharedDrafts
-	packs  map[string]*pack.Set // by source id
+	inUse  atomic.Int64 // len(claims)
+	parsed sync.Map     // weak.Pointer[parsedMeta] by source id; see readMeta
+	blocks sync.Map     // weak.Pointer[sharedBlock] by source id; see sharedDrafts
 	closed bool
 	aside  []string
 }
@@ -108,7 +106,7 @@ func newDB(path string, o Options) (*DB, error) {
 		path = abs
 	}
 	db := &DB{path: path, given: given, opts: o, files: &osfile.Files{Before: o.op, Slow: o.sayWaits},
-		device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{},
+		device: newDevice(o), claims: map[string]*Store{},
 		relisting: make(chan struct{}, o.maxRelists)}
 	db.beside = beside.Files{Files: db.files, Path: path, Log: *o.Logger, Now: o.Clock.Now, Keep: o.keepCorrupt, KeepBytes: o.keepCorruptBytes}
 	db.objects.budget = o.ObjectMemory

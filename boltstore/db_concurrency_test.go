@@ -11,13 +11,9 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
-	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
@@ -44,127 +40,6 @@ func TestCompactEncrypted(t *testing.T) {
 	if objs, err := s.ListErr(); err != nil || len(objs) == 0 {
 		t.Fatalf("%d objects, %v", len(objs), err)
 	}
-}
-
-// TestDeletesOutliveDictionary: a deleted object can be told after the dictionary that packed
-// it is gone.
-func TestDeletesOutliveDictionary(t *testing.T) {
-	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
-	path := testPath(t)
-	o := Options{Compression: CompressionZstd, Clock: clk, JournalAge: time.Minute, Window: time.Nanosecond, FlushInterval: 1000 * time.Hour}
-	db := openTest(t, path, o)
-	s := claimTest(t, db, podClaim())
-	objs := somePods(0, 100)
-	relist(t, s, "100", RelistOptions{}, objs, 100)
-	p := &testProducer{}
-	s.Attach(p)
-	h, _ := claimHandler(t, s, "test")
-	handled(t, h)
-	change := func(typ cache.DeltaType, i int) { // packed by the dictionary of now
-		t.Helper()
-		objs[i].(*corev1.Pod).ResourceVersion += "0"
-		c, err := s.Prepare(typ, objs[i])
-		must(t, err)
-		p.put(&Batch{Changes: []*Change{c}})
-		s.wake(false)
-		p.stepped(t, clk)
-	}
-	if by := packedBy(t, s); by[format.PackedByDict] == 0 {
-		t.Fatalf("packed by %v", by)
-	}
-	final, err := s.Prepare(cache.Deleted, cache.DeletedFinalStateUnknown{Key: keyOfObject(objs[0]), Obj: objs[0]})
-	must(t, err)
-	p.put(&Batch{Changes: []*Change{final}}) // its record is the one in the file
-	s.wake(false)
-	p.stepped(t, clk)
-	change(cache.Deleted, 1)
-	retrain(t, s)
-	for i := 2; i < len(objs); i++ {
-		change(cache.Updated, i)
-	}
-	s.SetTold(s.State().Seq)
-	reopen := func() {
-		t.Helper()
-		closeTest(t, db)
-		db = openTest(t, path, o)
-		s = claimTest(t, db, podClaim())
-	}
-	reopen() // retires the dictionary
-	clk.Step(time.Hour)
-	p = &testProducer{}
-	s.Attach(p)
-	for range 20 { // trims the journal
-		change(cache.Updated, 2)
-		s.SetTold(s.State().Seq)
-		clk.Step(time.Hour)
-	}
-	reopen() // removes it
-	reopen()
-	if v := dictVersions(t, s); len(v) != 1 {
-		t.Fatalf("dictionaries %v", v)
-	}
-	h, _ = claimHandler(t, s, "test")
-	for _, obj := range objs[:2] {
-		is, ok, err := h.Read(keyOfObject(obj))
-		if err != nil || !ok || len(is.Deleted) != 1 {
-			t.Fatal(is, ok, err)
-		}
-		was := is.Deleted[0].Object
-		if last, unknown := was.(cache.DeletedFinalStateUnknown); unknown {
-			was = last.Obj
-		}
-		if pod, _ := was.(*corev1.Pod); pod == nil || keyOfObject(pod) != keyOfObject(obj) {
-			t.Errorf("%s cannot be told: %v", keyOfObject(obj), was)
-		}
-	}
-}
-
-// TestLostDictionaryIsNotReplaced: an open file is replaced, and its newest dictionary
-// cannot be saved. The next dictionary has another version, so it unpacks nothing that
-// the lost one packed.
-func TestLostDictionaryIsNotReplaced(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Compression: CompressionZstd})
-	s := claimTest(t, db, podClaim())
-	objs := somePods(0, 150)
-	relist(t, s, "150", RelistOptions{}, objs[:100], 100)
-	retrain(t, s)
-	for _, obj := range objs[100:] {
-		if err := s.Add(obj); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if by := packedBy(t, s); by[3] == 0 {
-		t.Fatalf("packed by %v", by)
-	}
-	err := db.h.update(func(tx *bolt.Tx) error {
-		src, _ := db.h.source(tx, pods.ID())
-		return src.Root.Bucket(layout.BucketDicts).Delete(u32(3))
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.healing().heal(errTripped, db.h.now.Load())
-	if err := s.Err(); !errors.Is(err, ErrDamaged) {
-		t.Fatalf("it says %v", err)
-	}
-	s.packs.Forget()
-	s.packing().trainStored()
-	if v := dictVersions(t, s); v[len(v)-1] != 4 {
-		t.Errorf("dictionaries %v", v)
-	}
-	want := map[string]any{}
-	for _, obj := range objs {
-		want[keyOfObject(obj)] = obj
-	}
-	for key, obj := range want {
-		got, ok, err := s.GetByKey(key)
-		if err != nil || !ok {
-			continue // damaged, and it says so
-		}
-		sameObjects(t, key, []any{got}, []any{obj})
-	}
-	relist(t, s, "200", RelistOptions{}, objs, 100)
-	serves(t, s, objs)
 }
 
 // TestReleasedStoreDoesNotWrite: a released store does not overwrite what a later claim

@@ -19,7 +19,7 @@ import (
 )
 
 // TestMaintenanceUnderLoad: a source is changed, relisted, indexed and read in pages,
-// while its file is compacted, replaced and copied and dictionaries are trained. Nothing
+// while its file is compacted, replaced and copied. Nothing
 // hangs, every walk shows each lasting object once, and the file ends with everything
 // written.
 func TestMaintenanceUnderLoad(t *testing.T) {
@@ -68,11 +68,6 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 			return err
 		}
 		return snap.Close()
-	})
-	beside("train", 300, func(*rand.Rand) error {
-		s.packs.Hurry(false)
-		s.packing().trainStored()
-		return nil
 	})
 	n := 0
 	beside("index", 2000, func(*rand.Rand) error {
@@ -166,7 +161,7 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 	if n := heard.wasReset(); n > 0 {
 		t.Errorf("the handler was reset %d times", n)
 	}
-	t.Logf("%d files, %d indices, version %d, dictionaries %v", db.replaced.Load(), n, l.rv, dictVersions(t, s))
+	t.Logf("%d files, %d indices, version %d", db.replaced.Load(), n, l.rv)
 }
 
 // load changes a source as a Reflector does. The first stay pods of all are never deleted.

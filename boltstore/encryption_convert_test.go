@@ -205,7 +205,7 @@ func TestRotationFailsAtEachOperation(t *testing.T) {
 // be converted. The file is set aside, its known parts are converted, and the source is
 // read from the server.
 func TestConvertUnknownPart(t *testing.T) {
-	for _, name := range []string{"journal", "handlers", "dicts", "gen"} {
+	for _, name := range []string{"journal", "handlers", "gen"} {
 		t.Run(name, func(t *testing.T) {
 			path := testPath(t)
 			srv := stored(t, path, 200, 3, Options{decrypt: true})

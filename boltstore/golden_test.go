@@ -76,9 +76,6 @@ func makeGolden(t *testing.T, path string, o Options) {
 		t.Fatal(err)
 	}
 	n := 12
-	if o.Compression != CompressionNone {
-		n = 60 // enough for a dictionary
-	}
 	s := claimTest(t, db, Claim{Indexers: indexers, IndexVersions: map[string]string{"words": "1", "long": "1", "": "1"}})
 	srv := server{}
 	for i := range n {

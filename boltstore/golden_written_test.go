@@ -20,7 +20,7 @@ var goldenHidden = Source{Version: "v1", Resource: "configmaps", Namespace: "hid
 // written is the server's state beneath the own writes.
 func written() (srv server) {
 	srv = server{}
-	for i := range 60 { // enough for a dictionary
+	for i := range 60 {
 		srv.set(configMap("ns", fmt.Sprintf("cm%02d", i), i+1, map[string]string{"words": fmt.Sprint("w", i%3), "text": strings.Repeat(fmt.Sprint("some text of ", i, ". "), 6)}))
 	}
 	srv.set(configMap("ns", "odd1", 70, map[string]string{"words": "w"}), configMap("ns", "odd2", 71, nil))
@@ -69,7 +69,7 @@ func makeGoldenWritten(t *testing.T, path string, o Options) {
 			t.Fatal(err)
 		}
 	}
-	if by := packedBy(t, s); o.Compression == CompressionZstd && by[format.PackedByDict] < 20 {
+	if by := packedBy(t, s); o.Compression == CompressionZstd && by[format.Dictionary] < 20 {
 		t.Fatalf("packed by %v", by)
 	}
 	end(db, s)

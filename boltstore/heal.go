@@ -239,9 +239,6 @@ func (db replacing) reload(b *boltFile) error {
 			s.setMeta(m)
 			s.indexing().buildMissing()
 			s.stirHandlers()
-			if err := errors.Join(s.packs.Reload(src.dictionaries), m.neededDicts(s.packs)); err != nil {
-				s.damaged(err)
-			}
 			if m.Degraded != "" {
 				s.damaged(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
 			}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/internal/podgen"
 )
 
@@ -97,24 +96,6 @@ func newOwnTest(t *testing.T, o Options) *ownTest {
 	f := &ownTest{t: t, o: o, path: testPath(t)}
 	f.open()
 	return f
-}
-
-func dictVersions(t testing.TB, s *Claimed) (versions []uint32) {
-	t.Helper()
-	err := s.view(func(_ *sourceMeta, src sourceTx) error {
-		dicts := src.Root.Bucket(layout.BucketDicts)
-		if dicts == nil {
-			return nil
-		}
-		return dicts.ForEach(func(k, _ []byte) error {
-			versions = append(versions, uint32(k[0])<<24|uint32(k[1])<<16|uint32(k[2])<<8|uint32(k[3]))
-			return nil
-		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return versions
 }
 
 // packedBy counts the records by their packing.

@@ -96,12 +96,11 @@ func (s indexing) objectOf(c *Change) (any, error) {
 	if c.obj != nil {
 		return c.obj, nil
 	}
-	payload := c.payload
-	if c.by != nil {
-		var err error
-		if payload, err = c.by.Unpack(payload, c.size, nil); err != nil {
-			return nil, fmt.Errorf("boltstore: %q: %w", c.key, err)
-		}
+	var r format.Record
+	c.fill(&r)
+	payload, err := plain(&r, nil)
+	if err != nil {
+		return nil, fmt.Errorf("boltstore: %q: %w", c.key, err)
 	}
 	obj, err := s.callDecode(payload)
 	if err != nil {

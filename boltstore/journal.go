@@ -129,7 +129,7 @@ func (t sourceTx) unpackBlock(first uint64, b []byte) ([]format.Draft, error) {
 // journal writes the drafts, in as many blocks as their size requires, and moves the seq.
 func (a *applier) journal() error {
 	for left := a.drafts; len(left) > 0; {
-		block := a.s.packing().plainDrafts(left)
+		block := plainDrafts(a.s.owner, left)
 		n, err := a.src.appendBlock(a.m.Seq, block)
 		if err != nil {
 			return err

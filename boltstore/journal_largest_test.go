@@ -65,7 +65,7 @@ func TestLargestObject(t *testing.T) {
 // records, as deletes of damaged ones.
 func TestManyEmptyEntries(t *testing.T) {
 	drafts := slices.Repeat([]format.Draft{{Type: cache.Deleted, Key: "a/b", Unpacked: true}}, 3*format.MaxEntries)
-	block := packing{}.plainDrafts(drafts)
+	block := plainDrafts(1, drafts)
 	got, err := format.Owner(1).UnpackBlock(7, bytes.Clone(format.Owner(1).PackBlock(7, block)))
 	if err != nil || len(got) != len(block) || len(got) != format.MaxEntries {
 		t.Errorf("%d of %d entries, %v", len(got), len(block), err)

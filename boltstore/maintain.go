@@ -16,8 +16,8 @@ const (
 	keeperGrace = time.Hour
 )
 
-// keeper maintains the file in its own goroutine: compaction, collection and training
-// of dictionaries. The committer lets it look after commits, at most once a minute.
+// keeper maintains the file in its own goroutine: compaction and collection. The
+// committer lets it look after commits, at most once a minute.
 type keeper struct {
 	db     *DB
 	opened time.Time
@@ -44,24 +44,18 @@ func (k *keeper) committed(now time.Time) {
 	k.next = now.Add(keeperEvery)
 	collect := k.db.opts.CollectAfter > 0 && !now.Before(k.collect)
 	compact := k.wasteful()
-	train := k.db.commit.trainable(now)
-	if !collect && !compact && len(train) == 0 {
+	if !collect && !compact {
 		return
 	}
 	if collect {
 		k.collect = now.Add(keeperGrace)
 	}
 	k.running = true
-	k.wg.Go(func() { k.run(collect, compact, train) })
+	k.wg.Go(func() { k.run(collect, compact) })
 }
 
-func (k *keeper) run(collect, compact bool, train []*Store) {
+func (k *keeper) run(collect, compact bool) {
 	db := k.db
-	for _, s := range train {
-		if db.whileOpen.ctx.Err() == nil {
-			s.packing().trainStored()
-		}
-	}
 	var err error
 	if collect {
 		_, err = db.collecting().collect(db.whileOpen.ctx, db.opts.CollectAfter)

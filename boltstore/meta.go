@@ -141,7 +141,6 @@ type sourceMeta struct {
 	Bytes           uint64               `msgpack:"bytes"`
 	JournalBytes    uint64               `msgpack:"journalBytes"`
 	Indices         map[string]indexMeta `msgpack:"indices"`
-	Dicts           map[uint32]dictUse   `msgpack:"dicts"`
 	TypeHash        string               `msgpack:"typeHash"`
 	Transform       string               `msgpack:"transform"`
 	Formed          uint64               `msgpack:"formed,omitempty"`   // entries below it have objects of another Go type or transform
@@ -192,9 +191,6 @@ func (m *sourceMeta) clone() *sourceMeta {
 	if c.Indices == nil {
 		c.Indices = map[string]indexMeta{}
 	}
-	if c.Dicts = maps.Clone(m.Dicts); c.Dicts == nil {
-		c.Dicts = map[uint32]dictUse{}
-	}
 	return &c
 }
 
@@ -205,7 +201,6 @@ func (m *sourceMeta) empty() {
 		im.Digest = digest{}
 		m.Indices[name] = im
 	}
-	m.countNoDicts()
 }
 
 func (m *sourceMeta) state(d *device) State {
@@ -252,7 +247,7 @@ func (m *sourceMeta) owner() format.Owner { return format.OwnerOf(m.Source.ID())
 
 // sourceTx is one source's buckets within a transaction. It is one type because a
 // transaction may touch all of them. Its methods are in the files of their subjects:
-// dictionaries, pending keys, journal, notes, progress.
+// pending keys, journal, notes, progress.
 type sourceTx struct{ layout.Tree }
 
 func sourceIn(b *bolt.Bucket, id string, s *seal.Sealer) sourceTx {

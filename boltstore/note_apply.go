@@ -42,7 +42,7 @@ func (a *applier) noteUnstored(c *Change, was keyState, before *note) error {
 	case was.here:
 	case c.hide:
 		if n.Indices = nil; was.base != nil {
-			n.Record = bytes.Clone(a.s.packing().plainRaw(c.key, was.baseRaw))
+			n.Record = bytes.Clone(plainRaw(a.s.owner, c.key, was.baseRaw))
 		}
 	case was.item != nil || was.owned:
 		if err := a.carryOver(was.k, c.key, was); err != nil {

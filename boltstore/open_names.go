@@ -13,7 +13,7 @@ import (
 )
 
 // partsOfSource are the buckets of a source.
-var partsOfSource = [][]byte{layout.BucketGen, layout.BucketJournal, layout.BucketPending, layout.BucketDicts}
+var partsOfSource = [][]byte{layout.BucketGen, layout.BucketJournal, layout.BucketPending}
 
 func isPart(name []byte) bool {
 	return slices.ContainsFunc(partsOfSource, func(b []byte) bool { return string(b) == string(name) })

@@ -24,7 +24,7 @@ import (
 // An own write before the first list is in a generation beside the one that the list
 // stages. Only readers see it, too. A source that its program fills, without a queue,
 // keeps no bases: there Replace and Bookmark state the resume point. Meta has a digest of
-// the bases. Dictionaries that bases need are kept.
+// the bases.
 
 // noBase is the base of a key that the server has not shown. Such a key always has a
 // record, which is an own write.
@@ -63,7 +63,6 @@ func (a *applier) setBase(k []byte, key string, r *format.Record, raw []byte) er
 	v := noBase
 	if r != nil {
 		v = bytes.Clone(raw)
-		a.m.useDict(r.Packed, 1)
 	}
 	a.m.Own.add(ownHash(k, key, r))
 	if err := a.to.Own.Put(bytes.Clone(k), v); err != nil {
@@ -87,7 +86,6 @@ func (a *applier) dropBase(k []byte, key string) error {
 			a.m.Degraded = err.Error()
 			return a.to.Own.Delete(k)
 		}
-		a.m.useDict(r.Packed, -1)
 	}
 	a.m.Own.remove(ownHash(k, key, r))
 	return a.to.Own.Delete(k)
@@ -233,19 +231,18 @@ func (a *applier) unchanged(c *Change, r *format.Record) bool {
 	if c.typ == cache.Deleted || c.rv != r.ResourceVersion || c.uid != r.UID || r.Codec != a.s.codec.ID() {
 		return false
 	}
-	is, packed, size := c.payload, uint32(format.NotPacked), len(c.payload)
-	if c.by != nil {
-		packed, size = c.by.Version, c.size
-	}
+	var is format.Record
+	c.fill(&is)
 	switch {
-	case size != r.UnpackedSize():
+	case is.UnpackedSize() != r.UnpackedSize():
 		return false
-	case packed == r.Packed && bytes.Equal(is, r.Payload):
+	case is.Packed == r.Packed && bytes.Equal(is.Payload, r.Payload):
 		return true
 	}
-	was, err := a.s.packing().plain(r, nil)
-	if err == nil && c.by != nil {
-		is, err = c.by.Unpack(c.payload, c.size, nil)
+	was, err := plain(r, nil)
+	if err != nil {
+		return false
 	}
-	return err == nil && bytes.Equal(is, was)
+	next, err := plain(&is, nil)
+	return err == nil && bytes.Equal(next, was)
 }

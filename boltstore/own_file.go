@@ -81,9 +81,6 @@ func (v *verifier) own(g genTx) {
 			return
 		}
 		d.add(ownHash(rw.Key, key, r))
-		if r.Packed >= format.PackedByDict {
-			v.packed[r.Packed]++
-		}
 	})
 	if d != v.m.Own {
 		v.problem("own: the bases of own writes are not those last committed: %d of %d", d.Count, v.m.Own.Count)

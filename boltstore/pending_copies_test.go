@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -20,13 +19,12 @@ import (
 	"k8s.io/klog/v2"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// fillDurable makes a file with packed pods, two dictionaries and durable handlers: one that
-// is behind, with deletes, one that is to be told a Reset, and one whose keys are being
-// added after one. It returns strings of the objects.
+// fillDurable makes a file with packed pods and durable handlers: one that is behind, with
+// deletes, one that is to be told a Reset, and one whose keys are being added after one. It
+// returns strings of the objects.
 func fillDurable(t *testing.T, path string, o Options) needles {
 	t.Helper()
 	n := needles{}
@@ -60,9 +58,8 @@ func fillDurable(t *testing.T, path string, o Options) needles {
 	change(3, cache.Deleted)
 	change(4, cache.Deleted)
 	s.SetTold(1 << 40)
-	retrain(t, s)
 	for i := range 4 {
-		change(5+i, cache.Updated) // packed by the other dictionary
+		change(5+i, cache.Updated)
 	}
 	change(8, cache.Deleted)
 	change(8, cache.Added)
@@ -111,8 +108,6 @@ type durable struct {
 	objects  []any
 	handlers map[string]handlerMeta
 	pending  map[string]map[string]pendingKey
-	dicts    map[uint32][]byte
-	next     uint32 // version of the next dictionary
 	journal  []string
 }
 
@@ -121,9 +116,7 @@ func durableOf(t *testing.T, db *DB) durable {
 	if r, err := db.Check(); err != nil || !r.Sound() {
 		t.Fatalf("%+v %v", r, err)
 	}
-	d := durable{
-		handlers: map[string]handlerMeta{}, pending: map[string]map[string]pendingKey{}, dicts: map[uint32][]byte{},
-	}
+	d := durable{handlers: map[string]handlerMeta{}, pending: map[string]map[string]pendingKey{}}
 	s, err := db.View(pods)
 	must(t, err)
 	d.objects, err = s.ListErr()
@@ -149,8 +142,6 @@ func durableOf(t *testing.T, db *DB) durable {
 				return err
 			}
 		}
-		d.dicts = s.packs.Dicts()
-		d.next, _ = src.nextDict(s.metaNow())
 		return nil
 	}))
 	return d
@@ -165,16 +156,13 @@ func (d durable) same(t *testing.T, what string, was durable) {
 	if !reflect.DeepEqual(d.pending, was.pending) {
 		t.Errorf("%s: pending %v, was %v", what, d.pending, was.pending)
 	}
-	if !reflect.DeepEqual(d.dicts, was.dicts) || d.next != was.next {
-		t.Errorf("%s: dictionaries %v, next %d, were %v, next %d", what, slices.Collect(maps.Keys(d.dicts)), d.next, slices.Collect(maps.Keys(was.dicts)), was.next)
-	}
 	if !slices.Equal(d.journal, was.journal) {
 		t.Errorf("%s: journal %q, was %q", what, d.journal, was.journal)
 	}
 }
 
-// hidden fails if a file in dir has one of the strings, or a piece of a dictionary.
-func (n needles) hidden(t *testing.T, what, dir string, dicts map[uint32][]byte) {
+// hidden fails if a file in dir has one of the strings.
+func (n needles) hidden(t *testing.T, what, dir string) {
 	t.Helper()
 	for _, f := range filesIn(t, dir) {
 		b, err := os.ReadFile(f)
@@ -184,18 +172,11 @@ func (n needles) hidden(t *testing.T, what, dir string, dicts map[uint32][]byte)
 		if found := n.found(b); len(found) > 0 {
 			t.Errorf("%s, %s: found %q", what, filepath.Base(f), found)
 		}
-		for v, d := range dicts {
-			for at := len(d) / 2; at+24 <= len(d); at += len(d) / 40 {
-				if strings.Contains(string(b), string(d[at:at+24])) {
-					t.Fatalf("%s, %s: found a piece of dictionary %d", what, filepath.Base(f), v)
-				}
-			}
-		}
 	}
 }
 
-// TestCopiesKeepPendingKeys: each kind of copy of a file keeps pending keys with their deletes,
-// Resets and dictionaries. Keys go on to be added after a Reset where that was.
+// TestCopiesKeepPendingKeys: each kind of copy of a file keeps pending keys with their deletes
+// and Resets. Keys go on to be added after a Reset where that was.
 func TestCopiesKeepPendingKeys(t *testing.T) {
 	path := testPath(t)
 	plainFile := Options{decrypt: true}
@@ -210,20 +191,20 @@ func TestCopiesKeepPendingKeys(t *testing.T) {
 	was := durableOf(t, db)
 	closeTest(t, db)
 	if len(was.pending["behind"]) != 13 || !was.handlers["reset"].Owed || len(was.pending["filling"]) != 30 ||
-		was.handlers["filling"].Fill == nil || len(was.dicts) != 2 || len(was.journal) < 4 {
-		t.Fatalf("the file has too little of it: %d pending, %+v, %d dictionaries, %d entries", len(was.pending["behind"]), was.handlers, len(was.dicts), len(was.journal))
+		was.handlers["filling"].Fill == nil || len(was.journal) < 4 {
+		t.Fatalf("the file has too little of it: %d pending, %+v, %d entries",
+			len(was.pending["behind"]), was.handlers, len(was.journal))
 	}
 	hidden := func(what string) {
 		t.Helper()
-		n.hidden(t, what, filepath.Dir(path), was.dicts)
+		n.hidden(t, what, filepath.Dir(path))
 	}
 	// The search finds strings that are there.
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	piece := was.dicts[format.PackedByDict][500:524]
-	if found := n.found(b); len(found) == 0 || !strings.Contains(string(b), string(piece)) {
+	if found := n.found(b); len(found) == 0 {
 		t.Fatal("the search does not find what is there", len(found))
 	}
 

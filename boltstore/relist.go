@@ -271,7 +271,7 @@ func (r *Relist) encode(items []listedItem) {
 			changes = append(changes, it.c)
 		}
 	}
-	r.s.packing().packAll(changes)
+	r.s.packAll(changes)
 }
 
 // keepDecoded is the size of differences, in bytes, up to which their decoded objects

@@ -62,9 +62,6 @@ func (s *Store) match(g genTx, unstored bool, l listing.Object) (listing.Match, 
 		return listing.MatchAbsent, nil
 	}
 	_, old, err := s.owner.ParseRecord(k, v.Open())
-	if err == nil {
-		err = s.packing().usable(old)
-	}
 	switch {
 	case err != nil:
 		return listing.MatchAbsent, err
@@ -209,7 +206,7 @@ func (r *Relist) compare(items []listedItem) error {
 		if err := r.s.encode(it.c); err != nil {
 			continue // r.encode meets the error again and reports it
 		}
-		if m.old.Payload, err = r.s.packing().plain(m.old, nil); err != nil {
+		if m.old.Payload, err = plain(m.old, nil); err != nil {
 			continue
 		}
 		if sameContent(it.c, m.old, r.s.codec.ID()) || !r.all && r.s.sameButKind(it.c, m.old) {
@@ -248,9 +245,6 @@ func (r *Relist) compareVersions(items []listedItem) (maybe []candidate, err err
 				continue
 			}
 			_, old, err := r.s.owner.ParseRecord(it.k, v.Open())
-			if err == nil {
-				err = r.s.packing().usable(old)
-			}
 			switch {
 			case err != nil:
 				r.meet(err)

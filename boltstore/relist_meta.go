@@ -17,12 +17,6 @@ func (m *sourceMeta) takeStage(st *stage) {
 	m.Generation, m.Unlisted, m.Degraded = g.Generation, g.Unlisted, g.Degraded
 	m.Items, m.Own, m.Bytes, m.Noted = g.Items, g.Own, g.Bytes, g.Noted
 	m.Indices = maps.Clone(g.Indices)
-	m.countNoDicts()
-	for v, u := range g.Dicts {
-		if u.Records > 0 {
-			m.Dicts[v] = dictUse{Records: u.Records}
-		}
-	}
 	// Nothing else has been journaled since, but old blocks may have been trimmed.
 	m.Seq, m.Dated, m.remark = g.Seq, g.Dated, m.remark || g.remark
 	m.JournalBytes += g.JournalBytes - st.journalBytes

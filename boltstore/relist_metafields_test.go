@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -13,7 +12,7 @@ var (
 	// stagedFields describe the new generation and its journal. The stage has them.
 	stagedFields = []string{"Generation", "Unlisted", "Degraded", "Items", "Own", "Bytes", "Noted", "Indices", "Seq", "Dated"}
 	// mergedFields are made of the stage's and the present ones.
-	mergedFields = []string{"Dicts", "JournalBytes", "remark"}
+	mergedFields = []string{"JournalBytes", "remark"}
 	// presentFields may have been written while the list was staged. The commit changes
 	// those that a list states in the same way as without a stage.
 	presentFields = []string{
@@ -89,14 +88,12 @@ func vary(v reflect.Value, n int) {
 	}
 }
 
-// TestMetaMergedWithAStage: while a list is staged, blocks of the journal are trimmed,
-// and own writes need other dictionaries.
+// TestMetaMergedWithAStage: while a list is staged, blocks of the journal are trimmed.
 func TestMetaMergedWithAStage(t *testing.T) {
-	m := (&sourceMeta{JournalBytes: 600, Dicts: map[uint32]dictUse{16: {Records: 5}, 17: {Records: 3}, 18: {Retired: 7}, 19: {Retired: 8}}}).clone()
-	staged := &sourceMeta{JournalBytes: 1030, remark: true, Dicts: map[uint32]dictUse{16: {Records: 2}, 18: {Records: 1}, 19: {Retired: 8}, 20: {Records: 4}}}
+	m := (&sourceMeta{JournalBytes: 600}).clone()
+	staged := &sourceMeta{JournalBytes: 1030, remark: true}
 	m.takeStage(&stage{meta: staged, journalBytes: 1000})
-	want := map[uint32]dictUse{16: {Records: 2}, 17: {}, 18: {Records: 1}, 19: {Retired: 8}, 20: {Records: 4}}
-	if m.JournalBytes != 630 || !m.remark || !maps.Equal(m.Dicts, want) {
-		t.Errorf("journal %d, remark %v, %+v", m.JournalBytes, m.remark, m.Dicts)
+	if m.JournalBytes != 630 || !m.remark {
+		t.Errorf("journal %d, remark %v", m.JournalBytes, m.remark)
 	}
 }

@@ -38,7 +38,6 @@ type stagedList struct {
 	Items      digest               `msgpack:"items"`
 	Bytes      uint64               `msgpack:"bytes"`
 	Indices    map[string]indexMeta `msgpack:"indices"`
-	Dicts      map[uint32]dictUse   `msgpack:"dicts"`
 	Noted      noted                `msgpack:"noted,omitempty"`
 }
 
@@ -145,7 +144,7 @@ func (r *Relist) noteProgress(src sourceTx, m *sourceMeta, at *listing.Progress)
 	}
 	return src.putProgress(m.Generation, stagedList{At: kept, BeganBy: by, TypeHash: r.s.typeHash, Transform: r.s.transformVersion(), Codec: r.s.codec.ID(),
 		ClusterUID: r.o.ClusterUID, Server: r.o.Server, Unstored: r.unstored,
-		Items: m.Items, Bytes: m.Bytes, Indices: m.Indices, Dicts: m.Dicts, Noted: known})
+		Items: m.Items, Bytes: m.Bytes, Indices: m.Indices, Noted: known})
 }
 
 // report reports an object that cannot be stored.
@@ -158,7 +157,6 @@ func (r *Relist) report(obj runtime.Object, err error) {
 func (r *Relist) takeUp() error {
 	m := r.s.metaNow().clone()
 	m.Unlisted, m.Own = false, digest{}
-	m.countNoDicts()
 	var p *stagedList
 	useless := ""
 	err := r.s.view(func(now *sourceMeta, src sourceTx) (err error) {
@@ -173,16 +171,10 @@ func (r *Relist) takeUp() error {
 			_, m.Generation = src.staged(now)
 			m.Items, m.Bytes, m.Noted = p.Items, p.Bytes, p.Noted
 			p.indices(m)
-			for v, u := range p.Dicts {
-				if u.Records > 0 {
-					m.Dicts[v] = u
-				}
-			}
 			v := &verifier{m: m}
 			g := src.gen(m.Generation)
 			v.indices(g, v.items(g))
 			v.notes(g)
-			v.dicts(src)
 			if len(v.r.Problems) > 0 {
 				useless = v.r.Problems[0]
 			}

@@ -71,9 +71,6 @@ func TestProgressOfNoUse(t *testing.T) {
 				return src.Root.Bucket(layout.BucketGen).Bucket(layout.U64(firstGen)).DeleteBucket(layout.BucketItems)
 			})
 		}, false},
-		"missing dictionary": {func(t *testing.T, s *Claimed, _ *firstList) {
-			change(t, s, func(src sourceTx) error { return src.Root.DeleteBucket(layout.BucketDicts) })
-		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := openTest(t, testPath(t), Options{Compression: CompressionZstd})

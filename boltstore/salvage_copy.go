@@ -118,15 +118,6 @@ func (c *copier) others(subs map[string]pages.Bucket) (restart bool) {
 			continue
 		}
 		c.bucket([][]byte{[]byte(name)}, sub)
-		if name == string(layout.BucketDicts) && sub.Seq > 0 { // no version may ever mean another dictionary
-			c.do(8, func(src sourceTx, _ *applier) error {
-				b, err := src.Root.CreateBucketIfNotExists(layout.BucketDicts)
-				if err != nil {
-					return err
-				}
-				return b.SetSequence(sub.Seq)
-			})
-		}
 	}
 	return restart
 }

@@ -21,29 +21,20 @@ func (s *Claimed) SetAside() error {
 			return err
 		}
 		old := s.metaNow()
-		src, err := s.bucket(tx)
-		if err != nil {
-			return err
-		}
-		next, _ := src.nextDict(old)
 		// Seqs go on, so that no receipt comes to mean another entry.
 		m = (&sourceMeta{Source: s.source, TypeHash: s.typeHash, APIVersion: old.APIVersion, Kind: old.Kind, Scope: old.Scope, Names: old.Names, Categories: old.Categories, Columns: old.Columns,
 			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq,
 			Handlers: old.Handlers, Formed: old.Formed, Reformed: old.Reformed, Former: old.newest()}).clone()
 		m.claimedNow(s.db.device)
 		s.indexing().complete(m, s.indexing().indexSet().fns) // of no objects
-		src, err = s.db.h.moveAsideKeeping(tx, s.id, m, s.db.collecting().asideTime())
+		src, err := s.db.h.moveAsideKeeping(tx, s.id, m, s.db.collecting().asideTime())
 		if err != nil {
-			return err
-		}
-		if err := src.beginDicts(next); err != nil {
 			return err
 		}
 		return src.putMeta(m)
 	}, func() {
 		s.stands.Store(false)
 		s.setMeta(m)
-		s.packs.Forget()
 		s.forgetDamage()
 		s.stirHandlers()
 	}))

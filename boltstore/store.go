@@ -11,7 +11,6 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/codec"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
-	"github.com/kubewake/kubewake/boltstore/internal/pack"
 )
 
 // Store reads a source in the file, with the methods of a cache.Indexer. It serves reads
@@ -20,8 +19,8 @@ import (
 // are safe for concurrent use. [DB.View] and an informer's Store method return a Store.
 //
 // It is one type because everything in it belongs to one source, its state and its
-// lock. Its roles have types that hold the Store: indexing, packing, reading. A third
-// of its methods are cache.Indexer's.
+// lock. Its roles have types that hold the Store: indexing, reading. A third of its
+// methods are cache.Indexer's.
 type Store struct {
 	db       *DB
 	source   Source
@@ -33,7 +32,6 @@ type Store struct {
 	metaKeys bool // keyFunc is client-go's
 	hot      *hotCache
 	memory   memory
-	packs    *pack.Set
 	viewed   bool                    // made by View: not claimed, only for reading
 	faithful bool                    // the view decodes in the same way as the program that wrote the records
 	lenient  bool                    // outdated objects are served

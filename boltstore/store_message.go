@@ -41,7 +41,7 @@ func (s reading) message(r *format.Record) ([]byte, error) {
 	if !s.HasMessages() {
 		return nil, fmt.Errorf("codec %d stores no messages", r.Codec)
 	}
-	payload, err := s.packing().plain(r, nil)
+	payload, err := plain(r, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -129,7 +129,7 @@ func (s reading) decodeNew(key string, r *format.Record) (any, error) {
 	}
 	buf := plainBufs.Get().(*[]byte)
 	defer plainBufs.Put(buf)
-	payload, err := s.packing().plain(r, *buf)
+	payload, err := plain(r, *buf)
 	if err != nil {
 		return nil, fmt.Errorf("record of %q: %w", key, err)
 	}

@@ -110,10 +110,8 @@ func (s *Store) hideUnreadable() {
 		var raws []layout.Raw
 		err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) })
 		_ = s.reading().decodeEach(raws, func(_ int, key string, r *format.Record) error { // reads note damage
-			if s.packing().usable(r) == nil {
-				_, err := s.reading().decodeNew(key, r)
-				unreadable.CompareAndSwap(false, err != nil)
-			}
+			_, err := s.reading().decodeNew(key, r)
+			unreadable.CompareAndSwap(false, err != nil)
 			return nil
 		})
 		return err

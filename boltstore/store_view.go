@@ -30,7 +30,7 @@ func (db *DB) View(src Source) (*Store, error) {
 			return err
 		}
 		m = m.clone()
-		return db.packers(src.ID()).Load(s.dictionaries)
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: view %s in %s: %w", src, db.path, err)

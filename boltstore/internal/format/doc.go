@@ -11,7 +11,7 @@
 //	bytes 2-5   CRC-32C, little-endian, over the source's ID, bytes 0-1, the object's key and everything after byte 5
 //	then        msgpack: resourceVersion, UID, time stored (unix ns), seq at which this UID was first stored,
 //	            index values as [name, [values]] pairs, the key (empty when the item key holds it),
-//	            how the payload is packed: 0 not, 1 zstd, otherwise zstd with the dictionary of that version;
+//	            how the payload is packed: 0 not, 1 zstd with dictionary 1, which is in package pack;
 //	            unless 0, its size unpacked
 //	then        payload, to the end
 //

@@ -39,7 +39,7 @@ func FuzzRecord(f *testing.F) {
 	}
 	f.Add(b, "a/b")
 	f.Add(b, strings.Repeat("long", 500))
-	packed := &Record{Codec: 1, ResourceVersion: "7", Packed: 3, Size: 100, Payload: []byte("packed")}
+	packed := &Record{Codec: 1, ResourceVersion: "7", Packed: Dictionary, Size: 100, Payload: []byte("packed")}
 	if b, err = packed.Encode(owner, "a/b"); err != nil {
 		f.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"math"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/vmihailenco/msgpack/v5"
@@ -18,12 +17,10 @@ import (
 // form", says how to raise it.
 const recordVersion = 2
 
-// Values of Record.Packed. From PackedByDict on the value is the version of the
-// dictionary.
+// Values of Record.Packed: the number of the dictionary in package pack.
 const (
-	NotPacked    = 0
-	PackedPlain  = 1 // zstd without a dictionary
-	PackedByDict = 2
+	NotPacked  = 0
+	Dictionary = 1
 )
 
 // MaxPayload is the size of the largest payload, with the index values of its record, in
@@ -218,7 +215,7 @@ func ParseUnverified(b []byte) (*Record, error) {
 	if packed != NotPacked {
 		size = d.uint()
 	}
-	if d.err == nil && (packed > math.MaxUint32 || size > MaxPayload) {
+	if d.err == nil && (packed > Dictionary || size > MaxPayload) {
 		d.err = fmt.Errorf("packed by %d, %d bytes", packed, size)
 	}
 	r.Packed, r.Size = uint32(packed), int(size)

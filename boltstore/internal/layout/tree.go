@@ -20,7 +20,6 @@ var (
 	BucketItems   = []byte("items")
 	BucketIndex   = []byte("index")
 	BucketJournal = []byte("journal")
-	BucketDicts   = []byte("dicts")
 	BucketOwn     = []byte("own")
 	BucketNotes   = []byte("notes")
 	BucketPending = []byte("pending")
@@ -80,20 +79,15 @@ func (t Tree) CreateJournal() (*Blocks, error) {
 	return &Blocks{b}, nil
 }
 
-func (t Tree) box(b *bolt.Bucket, kind, sub string) *Box {
+// PendingBox has the pending keys of a handler, by item key. It is nil if b is.
+func (t Tree) PendingBox(b *bolt.Bucket, name string) *Box {
 	if b == nil {
 		return nil
 	}
-	x := SealBox(t.Seal, t.ID, kind, sub)
+	x := SealBox(t.Seal, t.ID, "pending", name)
 	x.Bucket = b
 	return x
 }
-
-// PendingBox has the pending keys of a handler, by item key. It is nil if b is.
-func (t Tree) PendingBox(b *bolt.Bucket, name string) *Box { return t.box(b, "pending", name) }
-
-// DictBox has the dictionaries, by version. It is nil if b is.
-func (t Tree) DictBox(b *bolt.Bucket) *Box { return t.box(b, "dicts", "") }
 
 // U64 is n as a key of a bucket.
 func U64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

@@ -1,9 +1,9 @@
-package pack
+package main
 
 import "encoding/binary"
 
-// segment is how many bytes of a sample go into a dictionary at a time. Samples of one
-// kind share much longer parts, but shorter pieces leave more matches.
+// segment is how many bytes of a sample go into the dictionary at a time. Longer pieces
+// have more that is not common, and shorter ones leave fewer long matches.
 const segment = 1 << 10
 
 // coverBits is the size, in bits, of the table that counts the common parts of samples.
