@@ -16,7 +16,7 @@ const (
 	// the same.
 	CompressionNone Compression = iota
 	// CompressionZstd packs each payload separately, with a dictionary of common objects
-	// that is part of this package. Pods shrink to a third, in the file and in writes.
+	// that is part of this package. Pods shrink to less than half, in the file and in writes.
 	// Every read and change takes more processor time (see docs/benchmarks.md).
 	CompressionZstd
 )
