@@ -135,7 +135,8 @@ func TestHalfMarshalerIsRefused(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	c := Claim{Source: accounts, Example: &reader{}}
 	_, err := db.Claim(c)
-	if !errors.Is(err, codec.ErrUnsupported) || !strings.Contains(err.Error(), ".Half.what of *boltstore.reader does not come back") || !strings.Contains(err.Error(), "give a codec") {
+	named := err != nil && strings.Contains(err.Error(), ".Half.what of *boltstore.reader does not come back")
+	if !errors.Is(err, codec.ErrUnsupported) || !named || !strings.Contains(err.Error(), "give a codec") {
 		t.Fatal(err)
 	}
 	if c.Codec, err = codec.For(&account{}); err != nil {
