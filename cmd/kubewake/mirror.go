@@ -108,8 +108,9 @@ Meanwhile the other commands read through a socket beside the file.`,
 	f.DurationVar(&m.age, "journal-age", 0, "age of history kept for each type (default 1h)")
 	f.IntVar(&m.maxSize, "max-size", 0, "largest size of the file in bytes (default unlimited)")
 	f.BoolVar(&m.reopen, "reopen", false, "if the file is removed or another file takes its path, start again with the file at the path")
-	f.BoolVar(&m.compress, "compress", false, "compress stored objects: objects like pods take less than half of the disk space "+
-		"and of the bytes written, for up to 60% more processor time")
+	f.BoolVar(&m.compress, "compress", false,
+		"compress stored objects: objects like pods take less than half of the disk space "+
+			"and of the bytes written, for up to 60% more processor time")
 	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket through which other commands read the file while this one runs")
 	f.DurationVar(&m.wait, "wait", 0, "wait this long for another process to close the file, such as a replica that is being replaced")
 	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: kind of change, type, namespace/name, UID, resourceVersion")
