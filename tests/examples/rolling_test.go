@@ -21,7 +21,8 @@ func TestRollingUpdate(t *testing.T) {
 				}
 				dir := t.TempDir()
 				run := func(more ...string) *program {
-					args := append([]string{"mirror", "configmaps", "-A", "--events", "--db", "cache.db", "--kubeconfig", kubeconfig}, more...)
+					args := []string{"mirror", "configmaps", "-A", "--events", "--db", "cache.db", "--kubeconfig", kubeconfig}
+					args = append(args, more...)
 					return start(t, dir, nil, built(t, "kubewake"), args...)
 				}
 				old := run()
