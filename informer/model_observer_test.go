@@ -83,10 +83,13 @@ func (o *observer) leave() {
 	o.stuck("")
 }
 
-// ack acknowledges an event. What it contains is told again only if it was refused before.
+// ack acknowledges an event. What it contains is told again only if it was refused before, or
+// if the name is not registered in this life: then it is too late.
 func (o *observer) ack(e Event) {
 	e.Ack()
-	o.accepts(e)
+	if o.life != nil {
+		o.accepts(e)
+	}
 }
 
 func (o *observer) accepts(e Event) {
