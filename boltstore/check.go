@@ -139,7 +139,6 @@ func verifySource(id string, src sourceTx) SourceReport {
 	}
 	listed := v.items(g)
 	v.indices(g, listed)
-	v.own(g)
 	v.notes(g)
 	v.journal(src)
 	v.handlers(src)

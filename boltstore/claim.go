@@ -192,7 +192,7 @@ func (s *Store) find() (found, tidy bool, err error) {
 		}
 		m.markNow(s.db.opts.Clock.Now().UnixNano())
 		s.setMeta(m)
-		found, tidy = true, !src.leftovers(m) && !src.staleOwn(m)
+		found, tidy = true, !src.leftovers(m)
 		return nil
 	})
 	return found, tidy, err
@@ -237,30 +237,11 @@ func (s *Store) tidy(tx *bolt.Tx) error {
 	if err := src.dropJournalAbove(m.Seq); err != nil {
 		return err
 	}
-	m = m.clone()
-	if src.strayNotes(m) {
-		if err := src.dropStrayNotes(m); err != nil {
-			return err
-		}
-	}
-	if src.staleOwn(m) {
-		if err := src.dropOwn(m, s.db.opts.Clock.Now()); err != nil {
-			return err
-		}
-		m.Degraded = errOwnUnknown.Error()
-		if err := src.putMeta(m); err != nil {
-			return err
-		}
-	}
-	s.setMeta(m)
 	return nil
 }
 
 // leftovers says whether an interrupted relist left something useless.
 func (t sourceTx) leftovers(m *sourceMeta) bool {
-	if t.strayNotes(m) {
-		return true
-	}
 	left, keep := false, t.keepGens(m)
 	if gens := t.Root.Bucket(layout.BucketGen); gens != nil {
 		_ = gens.ForEachBucket(func(k []byte) error {

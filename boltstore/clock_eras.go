@@ -79,7 +79,7 @@ func (m *sourceMeta) storedAt(d *device, stored int64) (at time.Time, lost bool)
 	if !ok {
 		i--
 	}
-	if i < 0 || m.listed() {
+	if i < 0 || m.everListed() {
 		return time.Time{}, true
 	}
 	e := m.Eras[i]
@@ -104,8 +104,8 @@ func notAfter(t, now int64) int64 {
 }
 
 // now is the time of the work, as records and journal entries keep it.
-func (w *work) now(own bool) int64 {
-	if w.b.unjournaled && !own {
+func (w *work) now(journaled bool) int64 {
+	if !journaled {
 		return w.meta.stamp(w.s.db.device)
 	}
 	return w.s.db.opts.Clock.Now().UnixNano()

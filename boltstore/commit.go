@@ -34,10 +34,10 @@ type Batch struct {
 	at int64 // Confirmed as the file keeps it, with by
 	by *stamp
 
-	unjournaled bool
-	replaces    bool    // the objects at all other keys go
-	mends       bool    // see Claimed.Mend
-	seen        *string // LastStoreSyncResourceVersion after this batch; nil leaves it
+	local    bool    // the program's own
+	replaces bool    // the objects at all other keys go
+	mends    bool    // see Claimed.Mend
+	seen     *string // LastStoreSyncResourceVersion after this batch; nil leaves it
 }
 
 func (b *Batch) size() (n int) {

@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/index"
 	"github.com/kubewake/kubewake/internal/versions"
 )
@@ -23,13 +22,13 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 		return src.putMeta(w.meta)
 	}
 	w.meta, w.entries, w.pending = m.clone(), nil, nil
-	w.meta.changed = nil // those of an earlier batch are its own
-	own := w.b.unjournaled && w.meta.listed()
+	w.meta.changed = nil                                    // those of an earlier batch are its own
+	journaled := !w.b.local || !w.s.filledByProgram(w.meta) // otherwise nobody is told
 	if err := w.generation(src); err != nil {
 		return err
 	}
 	w.meta.date(w.s.db.device)
-	a := &applier{s: w.s, src: src, m: w.meta, served: true, now: w.now(own), overwrite: w.b.unjournaled, own: own}
+	a := &applier{s: w.s, src: src, m: w.meta, served: true, now: w.now(journaled), overwrite: w.b.local}
 	if w.meta.Generation > 0 {
 		g, err := src.createGen(w.meta.Generation)
 		if err != nil {
@@ -46,8 +45,8 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 			return err
 		}
 	}
-	w.stamp(own)
-	if !w.b.unjournaled {
+	w.stamp(journaled)
+	if journaled {
 		if err := a.journal(); err != nil {
 			return err
 		}
@@ -67,13 +66,17 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 }
 
 // stamp notes in meta what the batch says about the source, and what has been noted since
-// the last commit. own says that the changes are own writes.
-func (w *work) stamp(own bool) {
+// the last commit. The program's writes to an informer's source, which are journaled, take
+// its resume point away.
+func (w *work) stamp(journaled bool) {
 	s, m := w.s, w.meta
-	if w.b.ResourceVersion != "" && !own { // an own write is no resume point
+	switch {
+	case w.b.local && journaled:
+		m.ResourceVersion = ""
+	case w.b.ResourceVersion != "":
 		m.ResourceVersion = w.b.ResourceVersion
 	}
-	if w.b.replaces && !own && !s.expectsProducer() { // nothing else is there
+	if w.b.replaces && !journaled { // nothing else is there
 		m.TypeHash, m.Transform = s.typeHash, s.transformVersion()
 	}
 	if !w.b.Confirmed.IsZero() {
@@ -89,23 +92,18 @@ func (w *work) stamp(own bool) {
 	m.Told = max(m.Told, min(s.told.Load(), m.Seq)) // the told mark, see SetTold
 }
 
-// generation makes sure that there is a generation to store changes in. Own writes before
-// the first list go into another generation than the one that the list stages.
+// generation makes sure that there is a generation to store changes in.
 func (w *work) generation(src sourceTx) error {
-	switch m := w.meta; {
-	case len(w.b.Changes) == 0:
-	case m.Generation == 0 && w.b.unjournaled:
-		m.Unlisted, m.Generation = true, firstGen
-		if gens := src.Root.Bucket(layout.BucketGen); gens != nil && gens.Bucket(layout.U64(firstGen)) != nil {
-			m.Generation = firstGen + 1
-		}
-	case m.Generation == 0:
-		m.Generation = firstGen
-		return src.DropGensExcept(0) // what an interrupted list left
-	case !w.b.unjournaled:
-		m.Unlisted = false
+	m := w.meta
+	if len(w.b.Changes) == 0 {
+		return nil
 	}
-	return nil
+	m.Local = w.b.local
+	if m.Generation > 0 {
+		return nil
+	}
+	m.Generation, m.TypeHash, m.Transform = firstGen, w.s.typeHash, w.s.transformVersion()
+	return src.DropGensExcept(0) // what an interrupted list left
 }
 
 // applier turns changes into records, index entries, digests and journal entries. It
@@ -122,14 +120,6 @@ type applier struct {
 	// overwrite stores each change whatever the versions say: the server was restored,
 	// or the caller knows better.
 	overwrite bool
-	// own: the changes are own writes, over what the server has shown.
-	own bool
-	// dropsOwn: own writes do not stay, whatever their version.
-	dropsOwn bool
-	// asOf is the version of the list that showed the changes. "" for events, which
-	// have their own version, and for an unknown one.
-	asOf string
-
 	// served: readers see the generation that is written once the transaction is
 	// visible.
 	served bool
@@ -168,9 +158,6 @@ func (a *applier) apply(c *Change) error {
 	}
 	if c.replaced(was) {
 		return nil
-	}
-	if a.own {
-		return a.writeOwn(c, was, before)
 	}
 	if was.base != nil && !a.overwrite && a.stale(c, was.base) {
 		a.s.stale.Add(1)
@@ -239,19 +226,8 @@ func (a *applier) put(c *Change, was keyState) error {
 	default:
 		a.draft(cache.Updated, c, next, raw, old, oldRaw)
 	}
-	if a.ownIsNewer(c, was) {
-		if err := a.carry(c.key, was); err != nil {
-			return err
-		}
-		return a.setBase(was.k, c.key, next, raw)
-	}
 	if !a.unseen && !a.spill && c.obj != nil {
 		a.s.keep(c.key, next, c.obj) // handlers read it next
-	}
-	if was.owned && was.here {
-		if err := a.dropBase(was.k, c.key); err != nil {
-			return err
-		}
 	}
 	a.show(itemChange{key: c.key, next: next, raw: raw, obj: c.obj})
 	return a.giveItem(c.key, was, next, raw)
@@ -269,7 +245,7 @@ func (a *applier) giveItem(key string, was keyState, next *format.Record, raw []
 	if was.item == nil || !was.here {
 		return a.give(key, next, raw, nil)
 	}
-	if err := a.take(key, was.item, was.itemRaw, next); err != nil {
+	if err := a.take(key, was.item, was.raw, next); err != nil {
 		return err
 	}
 	return a.give(key, next, raw, was.item)
@@ -277,19 +253,11 @@ func (a *applier) giveItem(key string, was keyState, next *format.Record, raw []
 
 // takeItem removes the record that readers see.
 func (a *applier) takeItem(key string, was keyState) error {
-	if err := a.take(key, was.item, was.itemRaw, nil); err != nil {
+	if err := a.take(key, was.item, was.raw, nil); err != nil {
 		return err
 	}
 	a.show(itemChange{key: key})
 	return a.to.Items.Delete(bytes.Clone(was.k))
-}
-
-// carry copies the own write at key into the generation that is written.
-func (a *applier) carry(key string, was keyState) error {
-	if was.here {
-		return nil
-	}
-	return a.give(key, was.item, was.itemRaw, nil)
 }
 
 // forgetIndices marks the indices that are not in the set as incomplete: objects stored
@@ -315,24 +283,13 @@ func (a *applier) remove(c *Change, was keyState) error {
 		if err := a.draftGone(c, was); err != nil {
 			return err
 		}
-	case c.unknown && !a.overwrite && !a.own:
+	case c.unknown && !a.overwrite:
 		if err := a.draftGone(c, was); err != nil {
 			return err
 		}
 	}
-	if a.ownIsNewer(c, was) {
-		if err := a.carry(c.key, was); err != nil {
-			return err
-		}
-		return a.setBase(was.k, c.key, nil, nil)
-	}
 	if !was.here {
 		return nil
-	}
-	if was.owned {
-		if err := a.dropBase(was.k, c.key); err != nil {
-			return err
-		}
 	}
 	if was.item != nil {
 		return a.takeItem(c.key, was)

@@ -48,26 +48,22 @@ func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bo
 	return g.works, g.waiters, g.more
 }
 
-// from takes a source's share: waiting writes, then changes. A program that writes without a
-// pause must not keep the producer waiting, so writes get half if there is a producer.
+// from takes a source's share: waiting writes, then changes.
 func (g *gathering) from(s *Store) {
 	share := max(g.room/max(g.awake, 1), 1)
 	if s.awake.Swap(false) {
 		g.awake--
 	}
-	p, most := s.fedBy(), share
+	p := s.fedBy()
 	if g.retried[s] {
 		p = nil // events wait behind the failed ones; a write need not
 	}
-	if p != nil {
-		most = max(share/2, 1)
-	}
-	writes, size := s.takeWrites(most)
+	writes, size := s.takeWrites(share)
 	for _, w := range writes {
 		g.works, g.waiters = append(g.works, w.w), append(g.waiters, w)
 	}
 	g.room -= size
-	if g.retried[s] || size >= most {
+	if g.retried[s] || size >= share {
 		g.left(s)
 	}
 	if g.retried[s] || g.c.ending != nil && g.c.ending[s] >= lastBytes {

@@ -25,7 +25,6 @@ func TestMaxSize(t *testing.T) {
 	}
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
 	sized := func(i, kb int) *corev1.ConfigMap {
 		return configMap("a", fmt.Sprint("o", i), i+1, map[string]string{"k": strings.Repeat("x", kb<<10)})
 	}
@@ -44,6 +43,7 @@ func TestMaxSize(t *testing.T) {
 		return 0
 	}
 	n := fill(0)
+	s.Attach(p)
 	p.add(t, s, sized(n, 1000)) // one like the others may fit after all, as pages come free
 	owed := func() bool {       // it has been tried: Err is not nil before, of the write that did not fit
 		db.commit.mu.Lock()

@@ -94,15 +94,12 @@ var damages = []damage{
 	{"records swapped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, swapRecords) }},
 	{"record dropped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, dropRecord) }},
 	{"index entry dropped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, dropEntry) }},
-	{"base dropped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, dropOf(basesOf)) }},
-	{"bases swapped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, swapOf(basesOf)) }},
-	{"own write dropped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, dropOwnWrite) }},
 	{"note dropped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, dropOf(notesIn)) }},
 	{"notes swapped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, swapOf(notesIn)) }},
 }
 
 // noticed are the kinds of damage that must always be reported.
-var noticed = []string{"record dropped", "index entry dropped", "base dropped", "bases swapped", "own write dropped", "note dropped", "notes swapped"}
+var noticed = []string{"record dropped", "index entry dropped", "note dropped", "notes swapped"}
 
 // rewriteFile changes the file through bbolt, so that only kubewake's own checks can
 // notice.
@@ -184,8 +181,6 @@ func dropEntry(src sourceTx, m *sourceMeta, r *rand.Rand) error {
 	return b.Delete(bytes.Clone(k))
 }
 
-func basesOf(src sourceTx, m *sourceMeta) *bolt.Bucket { return src.gen(m.Generation).Own.Bucket }
-
 func notesIn(src sourceTx, m *sourceMeta) *bolt.Bucket { return src.gen(m.Generation).Notes().Bucket }
 
 // anyOf returns a random element of a bucket, but not the one at the key without.
@@ -217,10 +212,4 @@ func swapOf(of func(sourceTx, *sourceMeta) *bolt.Bucket) func(sourceTx, *sourceM
 		k2, v2 := anyOf(of(src, m), r, k1)
 		return errors.Join(of(src, m).Put(k1, v2), of(src, m).Put(k2, v1))
 	}
-}
-
-// dropOwnWrite removes an own write and leaves its base.
-func dropOwnWrite(src sourceTx, m *sourceMeta, r *rand.Rand) error {
-	k, _ := anyOf(basesOf(src, m), r, nil)
-	return src.gen(m.Generation).Items.Bucket.Delete(k)
 }

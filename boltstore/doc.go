@@ -13,12 +13,11 @@
 // The journal has the state at an earlier commit ([Moment], [Store.PageAt]) and the
 // changes after it ([Store.EntriesAfter]).
 //
-// # Own writes
+// # One writer
 //
-// A program may write to a source that a queue feeds, for optimistic updates. Readers
-// see such an own write until the server shows an object that is not older. Handlers are
-// told only what the server says, so the file also keeps the server's last record, the
-// base. An own write never moves the resume point.
+// A source has one writer: the server's queue, or the program. While a queue feeds the
+// source, writes by the program return [ErrFed]. Before that they are stored and journaled
+// like the server's. They take the resume point away, so the informer lists.
 //
 // # What a crash leaves
 //
@@ -37,6 +36,6 @@
 // aside, and heal, which replaces a damaged file, also while it is open. The open file:
 // db, file, mend, maintain, compact, collect, check, snapshot, fallback. A source: claim,
 // source, meta, clock. A commit: commit, entry,
-// journal, note, pack, index, own. A full list: relist. Reads: store, resident.
+// journal, note, pack, index. A full list: relist. Reads: store, resident.
 // Handlers: durable, told. The form of the file: internal/layout, internal/format.
 package boltstore

@@ -150,7 +150,7 @@ func TestFlippedSealedBytes(t *testing.T) {
 	n, checked := 0, 0
 	step := 29
 	if few() {
-		step = 97
+		step = 89
 	}
 	for _, l := range leaves(t, db) {
 		plain := string(l.path[len(l.path)-1]) == string(layout.BucketJournal) // its keys are

@@ -42,9 +42,6 @@ var (
 		{"written-plain", Options{}, makeGoldenWritten, goldenWrittenText},
 		{"written-compressed", Options{Compression: CompressionZstd}, makeGoldenWritten, goldenWrittenText},
 		{"written-encrypted", Options{Compression: CompressionZstd, Keyset: sealtest.Keyset()}, makeGoldenWritten, goldenWrittenText},
-		// Sums are bound to their place in these.
-		{"bound", Options{}, makeGolden, goldenText},
-		{"bound-written", Options{Compression: CompressionZstd}, makeGoldenWritten, goldenWrittenText},
 	}
 )
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
@@ -17,7 +16,10 @@ import (
 // goldenHidden is a source with objects that a later transform refuses.
 var goldenHidden = Source{Version: "v1", Resource: "configmaps", Namespace: "hidden", Form: FormTyped}
 
-// written is the server's state beneath the own writes.
+// goldenLocal is a source that a program fills.
+var goldenLocal = Source{Version: "v1", Resource: "configmaps", Namespace: "local", Form: FormTyped}
+
+// written is the server's state.
 func written() (srv server) {
 	srv = server{}
 	for i := range 60 {
@@ -27,7 +29,7 @@ func written() (srv server) {
 	return srv
 }
 
-// makeGoldenWritten makes a file with own writes and unstored objects.
+// makeGoldenWritten makes a file with unstored objects and, of the program itself, one object.
 func makeGoldenWritten(t *testing.T, path string, o Options) {
 	t.Helper()
 	o.Window = time.Nanosecond
@@ -57,18 +59,6 @@ func makeGoldenWritten(t *testing.T, path string, o Options) {
 	p := &testProducer{}
 	s.Attach(p)
 	event(t, s, p, "Updated", configMap("ns", "cm07", 111, nil), errRefused)
-	own := func(name string, rv int) *corev1.ConfigMap {
-		return configMap("ns", name, rv, map[string]string{"words": "own", "text": strings.Repeat("the program's ", 6)})
-	}
-	for _, err := range []error{
-		s.Update(own("cm10", 120)), s.Update(own("cm11", 121)), s.Delete(srv["ns/cm12"]), // over what the server has shown
-		s.Add(own("mine", 122)),                                // over nothing
-		s.Update(own("odd2", 123)), s.Update(own("cm05", 124)), // over what is noted
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	if by := packedBy(t, s); o.Compression == CompressionZstd && by[format.Dictionary] < 20 {
 		t.Fatalf("packed by %v", by)
 	}
@@ -87,6 +77,11 @@ func makeGoldenWritten(t *testing.T, path string, o Options) {
 		relistSome(t, s, "10"+version, RelistOptions{Transform: transform}, all)
 		end(db, s)
 	}
+	db, s = open(Claim{Source: goldenLocal, Indexers: indexers})
+	if err := s.Add(configMap("local", "mine", 1, map[string]string{"words": "x"})); err != nil {
+		t.Fatal(err)
+	}
+	end(db, s)
 }
 
 // goldenWrittenText returns the whole content, and the changes that handlers are told
@@ -114,10 +109,10 @@ func goldenWrittenText(t *testing.T, db *DB) string {
 			t.Fatalf("%+v %v", r, err)
 		}
 	}
-	for _, src := range []Source{configMaps, goldenHidden} {
+	for _, src := range []Source{configMaps, goldenHidden, goldenLocal} {
 		sound()
 		c := failing(&bad)
-		if src == goldenHidden {
+		if src != configMaps {
 			c = Claim{Source: src, Indexers: indexers}
 		}
 		s := claimTest(t, db, c)
@@ -125,7 +120,7 @@ func goldenWrittenText(t *testing.T, db *DB) string {
 			s.SetTransformVersion("2")
 		}
 		st := s.State()
-		fmt.Fprintf(&b, "%s at version %s, %d not stored, %d not indexed, %d bases\n", st.Source, st.ResourceVersion, st.Unstored, st.Unindexed, s.metaNow().Own.Count)
+		fmt.Fprintf(&b, "%s at version %s, %d not stored, %d not indexed, local %t\n", st.Source, st.ResourceVersion, st.Unstored, st.Unindexed, s.metaNow().Local)
 		sorted("noted", notedOf(t, s))
 		objs, err := s.ListErr()
 		if err != nil {
@@ -162,14 +157,14 @@ func goldenWrittenText(t *testing.T, db *DB) string {
 		if src == configMaps {
 			srv := written()
 			for _, key := range sortedKeys(srv) {
-				if i := rv - 200; i < 7 || 10 <= i && i < 13 || i >= 60 { // what the program wrote over, and what is noted
+				if i := rv - 200; i < 7 || i >= 60 { // what is noted
 					o := srv[key].DeepCopy()
 					o.ResourceVersion, o.Data = fmt.Sprint(rv), map[string]string{"words": "next"}
 					next = append(next, o)
 				}
 				rv++
 			}
-		} else {
+		} else if src == goldenHidden {
 			next = append(next, configMap("hidden", "a", 5, map[string]string{"words": "a"}))
 		}
 		var told []string

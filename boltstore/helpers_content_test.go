@@ -92,12 +92,6 @@ func at(rv int, content string) *corev1.ConfigMap {
 	return configMap("a", "o", rv, map[string]string{"words": content, "long": strings.Repeat(content, 30)})
 }
 
-func newOwnTest(t *testing.T, o Options) *ownTest {
-	f := &ownTest{t: t, o: o, path: testPath(t)}
-	f.open()
-	return f
-}
-
 // packedBy counts the records by their packing.
 func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 	t.Helper()
@@ -262,8 +256,7 @@ func fill(t testing.TB, s *Claimed, n, keep int) {
 	}
 }
 
-// fillSmall makes a file with objects, a journal, a durable handler, own writes and
-// notes.
+// fillSmall makes a file with objects, a journal, a durable handler and notes.
 func fillSmall(t *testing.T, path string, o Options) {
 	t.Helper()
 	o.Window = time.Nanosecond
@@ -281,11 +274,6 @@ func fillSmall(t *testing.T, path string, o Options) {
 		p.wait(t)
 	}
 	event(t, s, p, "Updated", configMap("ns", "cm00003", 5003, nil), errRefused)
-	for _, err := range []error{s.Update(configMap("ns", "cm00006", 6000, nil)), s.Delete(configMap("ns", "cm00009", 10, nil)), s.Add(configMap("ns", "mine", 6001, nil))} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	s.Release()
 	if err := db.Close(); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // does, has failed, whether it is called for a change, for all objects or once more.
 func TestIndexFunctionThatExits(t *testing.T) {
 	exits := cache.Indexers{"exits": func(any) ([]string, error) { runtime.Goexit(); return nil, nil }}
-	f := newOwnTest(t, Options{})
+	f := newFedTest(t, Options{})
 	f.list(5)
 	c, err := f.s.Prepare(cache.Added, at(7, "x"))
 	f.must(err)

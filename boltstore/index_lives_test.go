@@ -141,14 +141,6 @@ func (m *indexLives) step() {
 			m.srv.set(o)
 			event(m.T, m.s, m.p, cache.Updated, o, nil)
 		}
-	case n < 50:
-		o := obj(key())
-		m.rv-- // a version that the server may have, too
-		m.say("write %s %s", o.Name, o.Data["seed"])
-		must(m, m.s.Update(o))
-	case n < 54:
-		m.say("write: delete")
-		must(m, m.s.Delete(configMap("ns", key(), m.rv, nil)))
 	case n < 62:
 		m.list()
 	case n < 68:
@@ -157,22 +149,11 @@ func (m *indexLives) step() {
 		m.say("compact")
 		_, err := m.db.Compact(m.Context(), nil)
 		must(m, err)
-	case n < 78:
+	default:
 		m.say("close")
 		m.s.Release()
 		must(m, m.db.Close())
 		m.open()
-	case n < 80:
-		m.say("transaction")
-		var txns []cache.Transaction
-		for range 3 {
-			o := obj(key())
-			m.rv--
-			txns = append(txns, cache.Transaction{Object: o, Type: cache.TransactionTypeUpdate})
-		}
-		if err := m.s.Transaction(txns...); err != nil {
-			m.fail("%v", err)
-		}
 	}
 }
 
@@ -230,12 +211,6 @@ func (m *indexLives) list() {
 			if _, err := m.db.Compact(m.Context(), nil); err != nil {
 				m.fail("%v", err)
 			}
-		case 2:
-			m.rv++
-			o := configMap("ns", fmt.Sprint("o", m.rnd.IntN(8)), m.rv, map[string]string{"seed": fmt.Sprint(m.rnd.IntN(60))})
-			m.rv--
-			m.say("in the list: write %s", o.Name)
-			must(m, m.s.Update(o))
 		}
 	}
 	if m.rnd.IntN(5) == 0 {

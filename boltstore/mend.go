@@ -26,7 +26,7 @@ func (s *Claimed) Mend() error {
 // another generation.
 func (w *work) changes(a *applier) ([]*Change, error) {
 	mends, replaces := w.b.mends && w.meta.Generation > 0, w.b.replaces && w.meta.Generation > 0
-	w.mended = (mends || replaces) && (w.meta.Degraded != "" || w.s.Err() != nil) && !w.meta.listed() && !w.s.expectsProducer()
+	w.mended = (mends || replaces) && (w.meta.Degraded != "" || w.s.Err() != nil) && w.s.filledByProgram(w.meta)
 	switch {
 	case w.mended:
 		return w.b.Changes, a.mend(mends)
@@ -90,7 +90,7 @@ func (a *applier) mend(keep bool) error {
 	if unread {
 		m.doubtIndices()
 	}
-	m.Generation = m.nextGen()
+	m.Generation++
 	if err := a.src.DropGensExcept(); err != nil {
 		return err
 	}

@@ -59,16 +59,13 @@ func TestMendKeepsNotes(t *testing.T) {
 // However this ends, no index that lacks the object counts as complete, even one that the
 // program does not use.
 func TestIndexNamesOfDamagedNotes(t *testing.T) {
-	for _, how := range []string{"mended", "salvaged", "stray"} {
+	for _, how := range []string{"mended", "salvaged"} {
 		for _, used := range []bool{true, false} {
 			t.Run(fmt.Sprint(how, " used ", used), func(t *testing.T) {
 				path := testPath(t)
 				db, s := filledByProgram(t, path)
 				must(t, s.updateMeta(func(src sourceTx, m *sourceMeta) error {
 					flipNoted(t, src.gen(m.Generation).Notes().Bucket, func(_, _ []byte) bool { return true })
-					if how == "stray" {
-						m.Noted = noted{}
-					}
 					return nil
 				}))
 				abandon(t, db, s)

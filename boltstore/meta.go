@@ -157,10 +157,8 @@ type sourceMeta struct {
 	// NoPlain: no plain handler was added since the source was made. The journal keeps
 	// nothing for one. See Claimed.ExpectPlain.
 	NoPlain bool `msgpack:"noPlain,omitempty"`
-	// Unlisted: the contents are own writes from before the first list.
-	Unlisted bool `msgpack:"unlisted,omitempty"`
-	// Own is the digest of the bases of own writes.
-	Own digest `msgpack:"own"`
+	// Local: the program has stored objects itself since the last list.
+	Local bool `msgpack:"local,omitempty"`
 	// Stamped is the newest Stored of the records that the program stored itself. Eras
 	// say which clocks dated these.
 	Stamped int64 `msgpack:"stamped,omitempty"`
@@ -178,8 +176,11 @@ type sourceMeta struct {
 	remark  bool         // this commit begins the marks again
 }
 
-// listed says whether the source has been listed. Own writes may lie over the contents.
-func (m *sourceMeta) listed() bool { return m.Generation > 0 && !m.Unlisted }
+// listed says whether the contents are those of a server's list and watch.
+func (m *sourceMeta) listed() bool { return m.Generation > 0 && !m.Local }
+
+// everListed says whether a list was ever committed: then handlers may know the contents.
+func (m *sourceMeta) everListed() bool { return m.Compared != 0 }
 
 func (m *sourceMeta) clone() *sourceMeta {
 	c := *m
@@ -196,7 +197,7 @@ func (m *sourceMeta) clone() *sourceMeta {
 
 // empty makes m describe a generation without records. Indices keep their versions.
 func (m *sourceMeta) empty() {
-	m.Items, m.Own, m.Bytes, m.Degraded, m.Noted = digest{}, digest{}, 0, "", noted{}
+	m.Items, m.Bytes, m.Degraded, m.Noted = digest{}, 0, "", noted{}
 	for name, im := range m.Indices {
 		im.Digest = digest{}
 		m.Indices[name] = im

@@ -34,9 +34,9 @@ func TestMetaIsParsedOnce(t *testing.T) {
 func TestSources(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
+	must(t, s.Add(configMap("ns", "one", 1, nil)))
 	s.Attach(&testProducer{})
 	claimHandler(t, s, "one")
-	must(t, s.Add(configMap("ns", "one", 1, nil)))
 	states, err := db.States()
 	must(t, err)
 	sources, err := db.Sources()

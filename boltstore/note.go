@@ -216,38 +216,6 @@ func (x notes) unstored(k []byte) bool {
 	return n != nil && n.Unstored
 }
 
-// strayNotes says whether there are notes that meta does not count. That is so if an
-// older program, which does not know notes, has written meta since.
-func (t sourceTx) strayNotes(m *sourceMeta) bool {
-	return m.Noted.none() && m.Generation > 0 && t.gen(m.Generation).Notes().Some()
-}
-
-// dropStrayNotes removes them. Their objects are read from the server, or indexed,
-// again.
-func (t sourceTx) dropStrayNotes(m *sourceMeta) error {
-	ns := t.gen(m.Generation).notes
-	err := ns.Notes().Each(func(_, b []byte) {
-		n, err := parseNote(b)
-		if err != nil || n.Unstored {
-			m.Noted.Nameless++
-			m.Noted.Why = "an older program wrote the file and did not keep note of the unstored objects"
-		}
-		if err != nil {
-			m.doubtIndices()
-		}
-		for _, name := range n.indices() {
-			m.doubtIndex(name)
-		}
-	})
-	if err == nil {
-		err = layout.Drop(ns.Bucket, layout.BucketNotes)
-	}
-	if err != nil {
-		return err
-	}
-	return t.putMeta(m)
-}
-
 func (n *note) indices() []string {
 	if n == nil {
 		return nil
@@ -293,7 +261,7 @@ func (r *Relist) sweepNotes(resourceVersion string) error {
 					}
 				}
 				it.c = r.unseen(it, resourceVersion)
-				if g.Items.Get(it.k) == nil && g.Own.Get(it.k) == nil && !r.hasSeen(it.k) {
+				if g.Items.Get(it.k) == nil && !r.hasSeen(it.k) {
 					items = append(items, it)
 				}
 			}
@@ -330,9 +298,6 @@ func (v *verifier) notes(g genTx) {
 			}
 		}
 	})
-	if v.m.Noted.none() {
-		return // an older program left them: the next claim drops them
-	}
 	if is.Unstored != v.m.Noted.Unstored || is.Unindexed != v.m.Noted.Unindexed {
 		v.problem("%d objects are noted as unstored and %d as unindexed; meta counts %d and %d", is.Unstored, is.Unindexed, v.m.Noted.Unstored, v.m.Noted.Unindexed)
 	}

@@ -44,8 +44,8 @@ func (a *applier) noteUnstored(c *Change, was keyState, before *note) error {
 		if n.Indices = nil; was.base != nil {
 			n.Record = bytes.Clone(plainRaw(a.s.owner, c.key, was.baseRaw))
 		}
-	case was.item != nil || was.owned:
-		if err := a.carryOver(was.k, c.key, was); err != nil {
+	case was.item != nil:
+		if err := a.carryOver(was.k); err != nil {
 			return err
 		}
 	}
@@ -58,15 +58,9 @@ func (a *applier) settleNote(c *Change, was keyState, before *note) error {
 	var n *note
 	if before != nil && before.Unstored && a.keepsNote(c, before) {
 		n = &note{Key: c.key, Time: before.Time, Why: before.Why, Unstored: true, RV: before.RV}
-		if a.own {
-			n.Record = before.Record
-		}
 	}
 	failed := c.failed
-	switch kept := !a.own && a.ownIsNewer(c, was); { // readers still see the own write
-	case kept && before != nil:
-		failed = before.Indices
-	case kept || c.typ == cache.Deleted:
+	if c.typ == cache.Deleted {
 		failed = nil
 	}
 	if len(failed) > 0 {
@@ -106,17 +100,9 @@ func (n *note) why() string {
 }
 
 // keepsNote says whether the note of an unstored object stays after the change. It
-// stays if the change is of an earlier version, or an own write.
+// stays if the change is of an earlier version.
 func (a *applier) keepsNote(c *Change, before *note) bool {
-	switch {
-	case a.own:
-		return true
-	case a.listed:
-		return false
-	case !a.overwrite:
-		return c.rv != "" && versions.Newer(before.RV, c.rv)
-	}
-	return c.typ == cache.Deleted || c.rv == "" || versions.Newer(before.RV, c.rv)
+	return !a.listed && c.rv != "" && versions.Newer(before.RV, c.rv)
 }
 
 // putNote stores the note of a key in the generation that is written. If n is nil, it

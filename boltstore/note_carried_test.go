@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,39 +50,6 @@ func flipNoted(t *testing.T, b *bolt.Bucket, is func(k, v []byte) bool) {
 	}
 }
 
-// TestUnindexedOwnWriteDuringStagedRelist: an index function that failed on an own write
-// beside a staged list is called again after the list.
-func TestUnindexedOwnWriteDuringStagedRelist(t *testing.T) {
-	db := openTest(t, testPath(t), Options{maxCommitBytes: 1})
-	bad := []string{}
-	s := claimTest(t, db, failing(&bad))
-	relistSome(t, s, "5", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)})
-	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Page([]runtime.Object{configMap("ns", "a", 6, nil), configMap("ns", "b", 7, nil)}); err != nil {
-		t.Fatal(err)
-	}
-	bad = []string{"a"}
-	if err := s.Update(configMap("ns", "a", 20, nil)); err != nil {
-		t.Fatal(err)
-	}
-	expectNoted(t, "before", s, "ns/a odd")
-	if _, err := r.Commit("9", time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	expectNoted(t, "after", s, "ns/a odd")
-	wantsSound(t, "committed", db)
-	bad = nil
-	if err := s.indexing().reindexNoted(); err != nil {
-		t.Fatal(err)
-	}
-	if objs, err := s.ByIndex("odd", "v20"); err != nil || len(objs) != 1 {
-		t.Error(objs, err)
-	}
-}
-
 // TestNamelessOfAnInterruptedList: the relist that continues an interrupted first list
 // knows of an object without a key. Its reason does not contain the object's content.
 func TestNamelessOfAnInterruptedList(t *testing.T) {
@@ -122,36 +88,6 @@ func TestNamelessOfAnInterruptedList(t *testing.T) {
 	}
 }
 
-// TestOwnWriteOverAHiddenRecord: the program writes and deletes an object that an
-// earlier program stored and this one's transform refuses.
-func TestOwnWriteOverAHiddenRecord(t *testing.T) {
-	path := testPath(t)
-	db := openTest(t, path, Options{})
-	s := claimTest(t, db, Claim{})
-	objs := []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)}
-	relist(t, s, "5", RelistOptions{}, objs, 5)
-	closeTest(t, db)
-	db = openTest(t, path, Options{})
-	s = claimTest(t, db, Claim{})
-	s.SetTransformVersion("2")
-	relistSome(t, s, "6", RelistOptions{Transform: refusing("a")}, objs)
-	expectNoted(t, "hidden", s, "ns/a at 1")
-	if err := s.Add(configMap("ns", "a", 9, nil)); err != nil {
-		t.Fatal(err)
-	}
-	wantsSound(t, "added", db)
-	if err := s.Delete(configMap("ns", "a", 9, nil)); err != nil {
-		t.Fatal(err)
-	}
-	wantsSound(t, "deleted", db)
-	relistSome(t, s, "12", RelistOptions{}, objs[1:])
-	wantsSound(t, "gone", db)
-	j := journalFrom(t, s, 1)
-	if e := j[len(j)-1]; e.Type != cache.Deleted || e.Key != "ns/a" {
-		t.Errorf("%+v", e)
-	}
-}
-
 // TestSalvageOfNotedRecords: a record that cannot be saved leaves no note of its
 // indices and no empty base.
 func TestSalvageOfNotedRecords(t *testing.T) {
@@ -186,44 +122,6 @@ func TestSalvageOfNotedRecords(t *testing.T) {
 		t.Error(s.Err())
 	}
 	expectNoted(t, "relisted", s, "ns/a odd")
-}
-
-// TestNotesForgottenByAnOlderProgram: after an older program has dropped the notes,
-// unstored objects are read again, and objects without values are indexed again.
-func TestNotesForgottenByAnOlderProgram(t *testing.T) {
-	path := testPath(t)
-	db := openTest(t, path, Options{})
-	bad := []string{"b"}
-	s := claimTest(t, db, failing(&bad))
-	objs := []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)}
-	relistSome(t, s, "5", RelistOptions{}, objs)
-	p := &testProducer{}
-	s.Attach(p)
-	event(t, s, p, cache.Updated, configMap("ns", "a", 6, nil), errRefused)
-	if err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Noted = noted{}; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	closeTest(t, db)
-	db = openTest(t, path, Options{})
-	bad = nil
-	s = claimTest(t, db, failing(&bad))
-	if st := s.State(); st.Unstored != 1 || st.UnstoredReason == "" {
-		t.Errorf("%+v", st)
-	}
-	if found, err := s.ByIndex("odd", "v2"); err != nil || len(found) != 1 {
-		t.Error(found, err)
-	}
-	closeTest(t, db)
-	db = openTest(t, path, Options{})
-	s = claimTest(t, db, failing(&bad))
-	if n := s.UnstoredObjects(); n != 1 {
-		t.Errorf("%d in the life after that", n)
-	}
-	objs[0] = configMap("ns", "a", 6, nil)
-	relistSome(t, s, "7", RelistOptions{}, objs)
-	if n := s.UnstoredObjects(); n != 0 {
-		t.Errorf("%d at last", n)
-	}
 }
 
 // TestNewlyUnindexedInAList: a list that compares content and finds an object unchanged

@@ -124,33 +124,6 @@ func TestNotesStay(t *testing.T) {
 	}
 }
 
-// TestNotesOfAnOlderProgram: a program that does not know notes writes meta without
-// them. The next claim removes the notes.
-func TestNotesOfAnOlderProgram(t *testing.T) {
-	path := testPath(t)
-	db := openTest(t, path, Options{})
-	s := claimTest(t, db, Claim{})
-	relistSome(t, s, "100", RelistOptions{Transform: refusing("a")}, []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)})
-	expectNoted(t, "before", s, "ns/a at 1")
-	if err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Noted = noted{}; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	closeTest(t, db)
-	db = openTest(t, path, Options{})
-	s = claimTest(t, db, Claim{})
-	expectNoted(t, "after", s)
-	err := db.h.view(func(tx *bolt.Tx) error {
-		src, _ := db.h.source(tx, s.id)
-		if src.gen(1).Notes() != nil {
-			t.Error("the notes are still there")
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestRefusedAfterAnUpgrade: an object that an earlier program stored and the new one's
 // transform refuses is not served, and counts as existing.
 func TestRefusedAfterAnUpgrade(t *testing.T) {
@@ -251,10 +224,6 @@ func TestNotesOfEvents(t *testing.T) {
 	expectNoted(t, "behind an older one", s, "ns/a at 9")
 	event(t, s, p, cache.Deleted, at(8), nil)
 	expectNoted(t, "behind an older delete", s, "ns/a at 9")
-	if err := s.Add(at(8)); err != nil {
-		t.Fatal(err)
-	}
-	expectNoted(t, "behind the program's own", s, "ns/a at 9")
 	event(t, s, p, cache.Updated, at(9), nil)
 	expectNoted(t, "stored", s)
 	event(t, s, p, cache.Added, configMap("ns", "b", 10, nil), errRefused)

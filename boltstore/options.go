@@ -37,7 +37,7 @@ type Options struct {
 	// Window is how long changes to a busy file are gathered into one commit. Set it to
 	// seconds to spare flash, or below the default if changes must be seen sooner. An
 	// idle file commits a change at once. Readers see a change once it is committed. The
-	// first sync, a relist, a program's own write and the end of an informer do not wait
+	// first sync, a relist, a program's write and the end of an informer do not wait
 	// for the window. Default 20 ms. Negative: a change waits only for the commit before it.
 	//
 	// The time that a commit takes counts towards the window, up to 10 ms and half of

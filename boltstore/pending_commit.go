@@ -242,14 +242,12 @@ func (w *pendingWrite) fill(set *pendingSet) error {
 	if g.Items == nil {
 		return nil // the next list brings the objects
 	}
-	next, err := layout.Page(g.cursor(), set.hm.Fill, func(_ []byte, p pair) bool {
+	next, err := layout.Page(g.Items.Cursor(), set.hm.Fill, func(_ []byte, r layout.Raw) bool {
 		if n++; n > w.s.db.opts.fillKeys {
 			return false
 		}
-		if v := shown(p.item, p.base); v.In != nil {
-			if key, err := p.key(); err == nil { // the list after damage shows a change
-				keys = append(keys, key)
-			}
+		if key, err := keyOf(r); err == nil { // the list after damage shows a change
+			keys = append(keys, key)
 		}
 		return true
 	})

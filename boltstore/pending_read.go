@@ -92,7 +92,7 @@ func (h *Handler) Read(key string) (p Pending, ok bool, err error) {
 // entryShown is the object that the server showed last, as an entry; nil if there is none.
 func entryShown(s *Store, g genTx, key string, seq uint64) (*Entry, error) {
 	k := index.AppendKey(nil, key)
-	v := g.shown(k)
+	v := g.Items.Get(k)
 	if v == nil {
 		return nil, nil
 	}

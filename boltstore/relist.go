@@ -120,7 +120,7 @@ type listedItem struct {
 	err   error   // why it cannot be stored
 	again bool    // an earlier page has shown it, too
 	noted bool    // the file has a note that it is unstored
-	size  int     // of the record and the base in the file
+	size  int     // of the record in the file
 	uid   string  // of the object that the server showed last, set by scan
 }
 
@@ -147,11 +147,10 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 		}
 	}
 	m := s.metaNow()
-	r := &Relist{s: s, o: o, first: !m.listed(), all: s.Outdated() != "", known: m.server(),
+	r := &Relist{s: s, o: o, first: m.Generation == 0, all: s.Outdated() != "", known: m.server(),
 		file: s.db.replaced.Load(), epoch: m.Epoch, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
-	// Nothing shows which own writes a damaged source had.
 	r.hurt = s.Err() != nil
-	r.content = o.NewTimeline || o.Content || r.hurt || o.ServedForm != "" && o.ServedForm != m.ServedForm
+	r.content = o.NewTimeline || o.Content || r.hurt || m.Local || o.ServedForm != "" && o.ServedForm != m.ServedForm
 	var err error
 	if !r.first && r.hurt {
 		r.lost, err = s.lacksRecords()

@@ -9,7 +9,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/internal/versions"
 )
@@ -55,26 +54,17 @@ func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []listedItem
 			return err
 		}
 		n := 0
-		next, err = layout.Page(g.cursor(), from, func(at []byte, w pair) bool {
+		next, err = layout.Page(g.Items.Cursor(), from, func(k []byte, v layout.Raw) bool {
 			if n == most {
 				return false
 			}
 			n++
-			k := w.item.Key
-			if w.item.In == nil {
-				k = w.base.Key
-			}
 			if want(k) {
-				it := listedItem{k: bytes.Clone(k), at: bytes.Clone(at), size: len(w.item.Stored) + len(w.base.Stored)}
-				var err error
-				it.key, err = w.key() // "" if it is damaged
-				if v := shown(w.item, w.base); err == nil && v.In != nil {
-					var is *format.Record
-					if _, is, err = r.s.owner.ParseRecord(k, v.Open()); err == nil {
-						it.uid = is.UID
-					}
-				}
-				if err != nil {
+				it := listedItem{k: bytes.Clone(k), size: len(v.Stored)}
+				key, is, err := r.s.owner.ParseRecord(k, v.Open())
+				if err == nil {
+					it.key, it.uid = key, is.UID // "" if it is damaged
+				} else {
 					r.meet(err)
 				}
 				items = append(items, it)
@@ -127,7 +117,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 			m = r.s.metaNow()
 			return src.putMeta(m)
 		}
-		if m, err = r.finish(src, resourceVersion); err != nil {
+		if m, err = r.finish(src); err != nil {
 			return err
 		}
 		r.stamp(m, resourceVersion, confirmed)
@@ -154,7 +144,8 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 func (r *Relist) stamp(m *sourceMeta, resourceVersion string, confirmed time.Time) {
 	r.listedAt(m, resourceVersion)
 	live := r.s.metaNow()
-	m.markList(live, resourceVersion, r.first || r.all || r.o.NewTimeline || m.remark, r.s.db.opts.Clock.Now().UnixNano())
+	m.markList(live, resourceVersion, r.first || r.all || r.o.NewTimeline || m.remark || live.Local,
+		r.s.db.opts.Clock.Now().UnixNano())
 	m.ResourceVersion, m.ServedForm = resourceVersion, r.o.ServedForm
 	if m.NewestPage = ""; versions.Newer(r.newest, resourceVersion) {
 		m.NewestPage = r.newest
@@ -246,9 +237,9 @@ func (r *Relist) index() error {
 	return nil
 }
 
-func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, error) {
+func (r *Relist) finish(src sourceTx) (*sourceMeta, error) {
 	if r.stage != nil {
-		return r.finishStage(src, resourceVersion)
+		return r.finishStage(src)
 	}
 	now := r.s.metaNow()
 	m := now.clone()
@@ -256,11 +247,10 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 	if err != nil {
 		return nil, err
 	}
-	m.Noted.Nameless = 0
+	m.Local, m.Noted.Nameless = false, 0
 	r.noteNameless(m)
 	m.date(r.s.db.device)
-	a := &applier{s: r.s.Store, src: src, m: m, from: g, to: g, served: true, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, listed: true,
-		dropsOwn: r.dropsOwn(), asOf: resourceVersion}
+	a := &applier{s: r.s.Store, src: src, m: m, from: g, to: g, served: true, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, listed: true}
 	for _, c := range r.changes {
 		if err := a.apply(c); err != nil {
 			return nil, err
@@ -273,10 +263,6 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 	r.pending, err = r.s.writePending(src, m, now.Seq, a.journaled)
 	return m, err
 }
-
-// dropsOwn says whether own writes are dropped, whatever their version: in a new
-// timeline, where old versions mean nothing, and if type or transform have changed.
-func (r *Relist) dropsOwn() bool { return r.o.NewTimeline || r.all }
 
 // forgetDamage is for records that are all new: from the server, mended or set aside.
 func (s *Store) forgetDamage() {

@@ -56,9 +56,8 @@ func (s *Store) match(g genTx, unstored bool, l listing.Object) (listing.Match, 
 		return listing.MatchAbsent, nil
 	}
 	k := index.AppendKey(nil, l.Key())
-	v, _ := g.Items.Find(k)
-	base, owned := g.Own.Find(k)
-	if v = shown(v, base); v.In == nil || v.Stored == nil {
+	v, there := g.Items.Find(k)
+	if !there {
 		return listing.MatchAbsent, nil
 	}
 	_, old, err := s.owner.ParseRecord(k, v.Open())
@@ -67,7 +66,7 @@ func (s *Store) match(g genTx, unstored bool, l listing.Object) (listing.Match, 
 		return listing.MatchAbsent, err
 	case unstored && g.notes.unstored(k):
 		return listing.MatchDiffers, nil
-	case old.UID == l.UID && old.ResourceVersion == l.ResourceVersion && !owned:
+	case old.UID == l.UID && old.ResourceVersion == l.ResourceVersion:
 		return listing.MatchSame, nil
 	}
 	return listing.MatchDiffers, nil
@@ -132,8 +131,7 @@ func (r *Relist) sizes(items []listedItem) error {
 		}
 		for i := range items {
 			v, _ := g.Items.Find(items[i].k)
-			base, _ := g.Own.Find(items[i].k)
-			items[i].size = len(v.Stored) + len(base.Stored)
+			items[i].size = len(v.Stored)
 		}
 		return nil
 	})
@@ -171,7 +169,7 @@ func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 	return r.s.bucket(tx)
 }
 
-// lacksRecords says whether the records or bases of the served generation are not those
+// lacksRecords says whether the records of the served generation are not those
 // that meta counts. A damaged record counts as lost: its key may be another object's, and
 // then lists would not show that its own object is gone.
 func (s *Store) lacksRecords() (lacks bool, err error) {
@@ -182,7 +180,7 @@ func (s *Store) lacksRecords() (lacks bool, err error) {
 				is.add(format.HashRecord(key, r))
 			}
 		})
-		lacks = is != m.Items || t.staleOwn(m)
+		lacks = is != m.Items
 		return err
 	})
 	if err != nil {
@@ -212,7 +210,7 @@ func (r *Relist) compare(items []listedItem) error {
 		if sameContent(it.c, m.old, r.s.codec.ID()) || !r.all && r.s.sameButKind(it.c, m.old) {
 			// It is uncertain what handlers know of an unstored object.
 			if it.c.quiet = !it.noted; !it.noted && len(it.c.failed) == 0 && sameValues(it.c.values, m.old) {
-				it.same(m.own)
+				it.c, it.err = nil, nil
 			}
 		}
 	}
@@ -223,7 +221,6 @@ func (r *Relist) compare(items []listedItem) error {
 type candidate struct {
 	i   int
 	old *format.Record
-	own bool // the item readers see is an own write
 }
 
 // compareVersions is the part of compare that needs the file. It removes the changes of
@@ -239,9 +236,8 @@ func (r *Relist) compareVersions(items []listedItem) (maybe []candidate, err err
 			it := &items[i]
 			it.again = r.hasSeen(it.k)
 			v, there := g.Items.Find(it.k)
-			base, owned := g.Own.Find(it.k)
-			it.size = len(v.Stored) + len(base.Stored)
-			if v = shown(v, base); !there && !owned || v.In == nil || it.again {
+			it.size = len(v.Stored)
+			if !there || it.again {
 				continue
 			}
 			_, old, err := r.s.owner.ParseRecord(it.k, v.Open())
@@ -253,24 +249,14 @@ func (r *Relist) compareVersions(items []listedItem) (maybe []candidate, err err
 				fallthrough
 			case r.content || r.all || it.c.rv == "":
 				old.Payload = bytes.Clone(old.Payload)
-				maybe = append(maybe, candidate{i, old, owned})
+				maybe = append(maybe, candidate{i, old})
 			case it.c.uid == old.UID && it.c.rv == old.ResourceVersion:
-				it.same(owned)
+				it.c, it.err = nil, nil
 			}
 		}
 		return nil
 	})
 	return maybe, err
-}
-
-// same notes that the server shows the state that handlers know. In place of an own write
-// the server's object is still stored, quietly.
-func (it *listedItem) same(owned bool) {
-	if !owned || it.err != nil {
-		it.c, it.err = nil, nil
-		return
-	}
-	it.c.quiet = true
 }
 
 func sameContent(c *Change, old *format.Record, codec byte) bool {

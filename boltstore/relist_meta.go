@@ -14,8 +14,8 @@ import (
 // fields that are not named here stay.
 func (m *sourceMeta) takeStage(st *stage) {
 	g := st.meta
-	m.Generation, m.Unlisted, m.Degraded = g.Generation, g.Unlisted, g.Degraded
-	m.Items, m.Own, m.Bytes, m.Noted = g.Items, g.Own, g.Bytes, g.Noted
+	m.Generation, m.Local, m.Degraded = g.Generation, g.Local, g.Degraded
+	m.Items, m.Bytes, m.Noted = g.Items, g.Bytes, g.Noted
 	m.Indices = maps.Clone(g.Indices)
 	// Nothing else has been journaled since, but old blocks may have been trimmed.
 	m.Seq, m.Dated, m.remark = g.Seq, g.Dated, m.remark || g.remark

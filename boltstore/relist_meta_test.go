@@ -8,7 +8,6 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/internal/listing"
@@ -72,74 +71,8 @@ func TestUnusedIndexBesideARelist(t *testing.T) {
 	wantOne(t, "used again", s, "odd", "v2")
 }
 
-// TestUnusedIndexAndAnOwnWrite: the program writes an object while a list is staged. An
-// index that it does not use lacks the object, and is not complete after the list.
-func TestUnusedIndexAndAnOwnWrite(t *testing.T) {
-	for _, first := range []bool{true, false} {
-		t.Run(fmt.Sprint("first list ", first), func(t *testing.T) {
-			path := testPath(t)
-			var objs []runtime.Object
-			db := openTest(t, path, Options{})
-			s := claimTest(t, db, failing(&[]string{}))
-			if !first {
-				objs = append(objs, configMap("ns", "a", 1, nil))
-				relistSome(t, s, "5", RelistOptions{}, objs)
-			}
-			closeTest(t, db)
-
-			db = openTest(t, path, Options{})
-			s = claimTest(t, db, wordsOnly())
-			r := beginStaged(t, s)
-			must(t, r.Page(objs))
-			must(t, s.Update(configMap("ns", "mine", 20, nil)))
-			_, err := r.Commit("9", time.Now())
-			must(t, err)
-			closeTest(t, db)
-
-			s = claimTest(t, openTest(t, path, Options{}), failing(&[]string{}))
-			wantOne(t, "used again", s, "odd", "v20")
-		})
-	}
-}
-
-// TestOwnWriteAndAnIndexAddedWhileStaged: the program writes an object and then adds an
-// index while a list is staged. The index finds the object, whether the list ends before
-// or after the file has the index.
-func TestOwnWriteAndAnIndexAddedWhileStaged(t *testing.T) {
-	for _, memory := range []int64{-1, 8 << 20} {
-		for _, built := range []bool{false, true} {
-			t.Run(fmt.Sprint("memory ", memory, " built ", built), func(t *testing.T) {
-				f := newResidentTest(t, Options{ObjectMemory: memory}, 20)
-				find := func(what string) {
-					t.Helper()
-					wantOne(t, what, f.s, "late", "last04")
-					wantOne(t, what, f.s, "late", "last05")
-				}
-				r := beginStaged(t, f.s)
-				must(t, r.Page(f.srv.list()))
-				must(t, f.s.Update(configMap("ns", "cm004", 1000, map[string]string{"words": "x"})))
-				f.s.indexing().change(func(fns cache.Indexers) { fns["late"] = lateIndex }) // as AddIndexers begins
-				if built {
-					f.s.indexing().buildLater() // as it goes on
-					waitBuilt(t, f.s, "late")
-				}
-				_, err := r.Commit(fmt.Sprint(f.rv), time.Now())
-				must(t, err)
-				find("committed")
-				waitBuilt(t, f.s, "late")
-				find("the file has the index")
-				if memory > 0 {
-					loadedInMemory(t, f.s)
-					find("in memory")
-				}
-				sameInMemory(t, f.s.Store)
-			})
-		}
-	}
-}
-
 // TestIndicesAfterSetAside: an index has all objects of a source whose contents were set
-// aside: none. It stays complete over own writes and the first list.
+// aside: none. It stays complete over the first list.
 func TestIndicesAfterSetAside(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, failing(&[]string{}))
@@ -154,14 +87,11 @@ func TestIndicesAfterSetAside(t *testing.T) {
 	}
 	must(t, s.SetAside())
 	complete("set aside")
-	must(t, s.Update(configMap("ns", "mine", 20, nil)))
-	complete("an own write")
 	r := beginStaged(t, s)
 	must(t, r.Page([]runtime.Object{configMap("ns", "b", 2, nil)}))
 	_, err := r.Commit("9", time.Now())
 	must(t, err)
 	complete("listed")
-	wantOne(t, "listed", s, "odd", "v20")
 	wantOne(t, "listed", s, "odd", "v2")
 }
 

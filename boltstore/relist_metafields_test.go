@@ -10,7 +10,7 @@ import (
 // The fields of meta, grouped by the effect of the commit of a staged list.
 var (
 	// stagedFields describe the new generation and its journal. The stage has them.
-	stagedFields = []string{"Generation", "Unlisted", "Degraded", "Items", "Own", "Bytes", "Noted", "Indices", "Seq", "Dated"}
+	stagedFields = []string{"Generation", "Local", "Degraded", "Items", "Bytes", "Noted", "Indices", "Seq", "Dated"}
 	// mergedFields are made of the stage's and the present ones.
 	mergedFields = []string{"JournalBytes", "remark"}
 	// presentFields may have been written while the list was staged. The commit changes

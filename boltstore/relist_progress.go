@@ -41,21 +41,18 @@ type stagedList struct {
 	Noted      noted                `msgpack:"noted,omitempty"`
 }
 
-// firstGen is the generation of a first list. If own writes before the list are in it,
-// the list uses the next one.
+// firstGen is the generation of a first list.
 const firstGen = 1
 
 // staged returns the bucket and the generation of an interrupted first list, nil if
 // there is none.
 func (t sourceTx) staged(m *sourceMeta) (*bolt.Bucket, uint64) {
 	gens := t.Root.Bucket(layout.BucketGen)
-	if gens == nil || m.listed() {
+	if gens == nil || m.Generation > 0 {
 		return nil, 0
 	}
-	for n := uint64(firstGen); n <= firstGen+1; n++ {
-		if b := gens.Bucket(layout.U64(n)); b != nil && n != m.Generation && b.Get(keyProgress) != nil {
-			return b, n
-		}
+	if b := gens.Bucket(layout.U64(firstGen)); b != nil && b.Get(keyProgress) != nil {
+		return b, firstGen
 	}
 	return nil, 0
 }
@@ -156,7 +153,6 @@ func (r *Relist) report(obj runtime.Object, err error) {
 // takeUp goes on with the stage of an earlier relist, if there is a sound one.
 func (r *Relist) takeUp() error {
 	m := r.s.metaNow().clone()
-	m.Unlisted, m.Own = false, digest{}
 	var p *stagedList
 	useless := ""
 	err := r.s.view(func(now *sourceMeta, src sourceTx) (err error) {

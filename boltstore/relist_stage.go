@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"bytes"
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
@@ -38,6 +37,7 @@ func (r *Relist) toStage() error {
 	}
 	r.s.indexLock.Unlock()
 	m.empty()
+	m.Local = false
 	r.stage = &stage{meta: m, set: set, journalBytes: m.JournalBytes}
 	if r.first {
 		if left, err := r.interrupted(); err != nil || !left {
@@ -63,8 +63,8 @@ func (r *Relist) interrupted() (left bool, err error) {
 
 // beginStage makes the new generation. m becomes its meta.
 func (r *Relist) beginStage(src sourceTx, m *sourceMeta) error {
-	now := r.s.metaNow() // an own write may just have been stored
-	m.Generation, m.Unlisted = now.nextGen(), false
+	now := r.s.metaNow()
+	m.Generation = now.Generation + 1
 	if err := src.DropGensExcept(now.Generation); err != nil {
 		return err
 	}
@@ -73,14 +73,6 @@ func (r *Relist) beginStage(src sourceTx, m *sourceMeta) error {
 	}
 	_, err := src.createGen(m.Generation)
 	return err
-}
-
-// nextGen is the number of the generation that a relist builds.
-func (m *sourceMeta) nextGen() uint64 {
-	if !m.listed() && m.Generation != firstGen {
-		return firstGen
-	}
-	return m.Generation + 1
 }
 
 // fill copies the records that pages have shown unchanged, then stages the changes.
@@ -168,9 +160,8 @@ func (r *Relist) stageTo(next *listing.Progress, items []listedItem) (done int, 
 // stageIn stages items in a transaction. m is the meta of the stage.
 func (r *Relist) stageIn(src sourceTx, m *sourceMeta, items []listedItem) error {
 	m.date(r.s.db.device)
-	// The list's version is not known yet: carryOwn decides about own writes.
 	a := &applier{s: r.s.Store, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
-		dropsOwn: true, from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
+		from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
 	a.to.Items.Bucket.FillPercent = compactFill // items come in the order of their keys, or nearly
 	for _, it := range items {
 		if err := a.stage(it); err != nil {
@@ -181,7 +172,7 @@ func (r *Relist) stageIn(src sourceTx, m *sourceMeta, items []listedItem) error 
 }
 
 // stage applies an item's change. Without a change it copies the record as it is, with
-// base and note.
+// its note.
 func (a *applier) stage(it listedItem) error {
 	if it.c != nil {
 		return a.apply(it.c)
@@ -197,31 +188,17 @@ func (a *applier) stage(it listedItem) error {
 			}
 		}
 	}
-	return a.carryOver(it.k, it.key, was)
+	return a.carryOver(it.k)
 }
 
-// carryOver copies the record of a key, with its base.
-func (a *applier) carryOver(k []byte, key string, was keyState) error {
-	raw, base := a.from.Items.Get(k), a.from.Own.Get(k)
-	if raw != nil || base == nil {
-		key, r, err := a.s.owner.ParseRecord(k, raw)
-		if err != nil {
-			return err // the next try compares again
-		}
-		if err := a.give(key, r, raw, nil); err != nil {
-			return err
-		}
+// carryOver copies the record of a key.
+func (a *applier) carryOver(k []byte) error {
+	raw := a.from.Items.Get(k)
+	key, r, err := a.s.owner.ParseRecord(k, raw)
+	if err != nil {
+		return err // the next try compares again
 	}
-	switch {
-	case base == nil:
-		return nil
-	case was.damaged:
-		return a.noteLost(k, ErrDamaged)
-	}
-	if bytes.Equal(base, noBase) { // the last told record may be in a note
-		return a.setBase(k, key, nil, nil)
-	}
-	return a.setBase(k, key, was.base, was.baseRaw)
+	return a.give(key, r, raw, nil)
 }
 
 func (r *Relist) stageMeta() *sourceMeta { return r.stage.meta }
@@ -261,7 +238,7 @@ func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*listing.Progress
 }
 
 // finishStage returns the meta that points at the new generation.
-func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta, error) {
+func (r *Relist) finishStage(src sourceTx) (*sourceMeta, error) {
 	st := *r.stage
 	if !st.begun {
 		st.meta = st.meta.clone() // Commit may be called again
@@ -280,13 +257,8 @@ func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta,
 	if r.first || r.all { // every record has values for these
 		r.s.indexing().complete(m, r.stage.set.fns)
 	}
-	carried, err := r.carryOwn(src, m, resourceVersion)
-	if err != nil {
-		return nil, err
-	}
-	// The program's own records are copied as they are, and any record may lack values in
-	// an index that the program does not use.
-	m.staysIncomplete(now, func(name string) bool { return !carried && r.stage.set.fns[name] != nil })
+	// Any record may lack values in an index that the program does not use.
+	m.staysIncomplete(now, func(name string) bool { return r.stage.set.fns[name] != nil })
 	if r.lost {
 		if err := src.restartHandlers(m); err != nil {
 			return nil, err

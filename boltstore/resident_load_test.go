@@ -302,7 +302,7 @@ func (c *decodingCodec) Decode(b []byte) (runtime.Object, error) {
 // ThreadSafeStore. Memory that is loaded afterwards stays the same as the file.
 func TestOnePointerAtTwoKeys(t *testing.T) {
 	f := newResidentTest(t, Options{}, 3)
-	loadedInMemory(t, f.s)
+	f.unfed()
 	f.s.memory.wanted.Store(false)
 	f.s.forget(f.s.memory.current())
 	o := configMap("ns", "both", 100, map[string]string{"words": "a"})

@@ -41,6 +41,14 @@ func newResidentTest(t *testing.T, o Options, objects int) *residentTest {
 	return f
 }
 
+// unfed has a program take over from the informer.
+func (f *residentTest) unfed() {
+	f.t.Helper()
+	f.s.Release()
+	f.s = claimTest(f.t, f.db, Claim{Indexers: indexers})
+	loadedInMemory(f.t, f.s)
+}
+
 // set creates an object on the server.
 func (f *residentTest) set(n int, words string) *corev1.ConfigMap {
 	f.rv++
@@ -350,7 +358,7 @@ func TestReleasedIsNotInMemory(t *testing.T) {
 // gets the right index entries. client-go's store would not find the old ones.
 func TestSamePointerAgain(t *testing.T) {
 	f := newResidentTest(t, Options{}, 3)
-	loadedInMemory(t, f.s)
+	f.unfed()
 	o := f.set(1, "a")
 	if err := f.s.Update(o); err != nil {
 		t.Fatal(err)

@@ -129,7 +129,7 @@ func (db *DB) noteLost(tx *bolt.Tx) error {
 
 // compare returns ErrDamaged if the copy lacks something that meta counts.
 func (c *copier) compare() error {
-	if c.m.Items != c.was.Items || c.m.Bytes != c.was.Bytes || c.m.Own != c.was.Own {
+	if c.m.Items != c.was.Items || c.m.Bytes != c.was.Bytes {
 		return fmt.Errorf("%w: the records are not those last committed", ErrDamaged)
 	}
 	for name, im := range c.was.Indices {

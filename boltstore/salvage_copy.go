@@ -65,7 +65,7 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	delete(subs, string(layout.BucketJournal))
 	restart := c.others(subs)
 	c.flush()
-	if c.m.Items != c.was.Items || c.m.Own != c.was.Own || c.m.Noted.Unstored < c.was.Noted.Unstored {
+	if c.m.Items != c.was.Items || c.m.Noted.Unstored < c.was.Noted.Unstored {
 		restart = true // no list will show the delete of an object whose record is lost
 	}
 	if c.errs.Len() == 0 {
@@ -92,7 +92,7 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	return c.errs.Err()
 }
 
-// generation copies the objects, own writes and notes of the served generation.
+// generation copies the objects and notes of the served generation.
 func (c *copier) generation(gens pages.Bucket) {
 	gen, err := c.from.Find(gens, layout.U64(c.m.Generation))
 	c.note(err)
@@ -102,7 +102,6 @@ func (c *copier) generation(gens pages.Bucket) {
 	c.note(c.from.Each(items, func(k, v []byte, _ *pages.Bucket) {
 		c.record(layout.Raw{Key: k, Stored: v, In: sealed})
 	}))
-	c.own(gen, sealed.SealOwn())
 	if !c.was.Noted.none() {
 		c.notes(gen)
 	}

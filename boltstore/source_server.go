@@ -67,7 +67,7 @@ func (r *Relist) listedAt(m *sourceMeta, rv string) {
 	was := r.s.metaNow()
 	differs := r.Deleted > 0 || r.Changed > 0 && !r.content
 	expected := r.all || r.first || r.o.Audit || r.o.NewTimeline
-	repaired := expected || was.Own.Count > 0 || was.Noted != (noted{}) || r.s.Err() != nil
+	repaired := expected || was.Local || was.Noted != (noted{}) || r.s.Err() != nil
 	m.Stands = was.Stands || r.s.stands.Load() || r.unversioned || differs && rv == was.ResourceVersion && rv != "" && !repaired
 	m.Moved = was.Moved || was.Listed != "" && rv != "" && was.Listed != rv
 	m.Listed = rv

@@ -13,8 +13,7 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// Moment is a committed state of a source, as the server showed it: own writes are no
-// part of it. The journal leads from one moment to the next.
+// Moment is a committed state of a source, as the server showed it. The journal leads from one moment to the next.
 type Moment struct {
 	// Series and Seq are the place in the journal. A restored server, another cluster,
 	// another Go type and lost contents begin a new series.
@@ -94,9 +93,7 @@ func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 	err = s.at(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		raws, at = nil, m.moment()
 		k := index.AppendKey(nil, key)
-		item, _ := g.Items.Find(k)
-		base, _ := g.Own.Find(k)
-		if r := shown(item, base); r.In != nil {
+		if r, there := g.Items.Find(k); there {
 			raws = append(raws, layout.Raw{Key: k, Stored: bytes.Clone(r.Open())})
 		}
 		return nil
@@ -267,23 +264,22 @@ func (g genTx) eachFrom(prefix, from string, fn func(key string, raw func() []by
 
 // hasHashedKeys says whether some keys are so long that the file has their hashes.
 func (g genTx) hasHashedKeys() bool {
-	at, _ := g.cursor().Seek(index.Hashed)
+	at, _ := g.Items.Cursor().Seek(index.Hashed)
 	return at != nil
 }
 
-// each calls fn with the keys from an item key on, in the order of item keys, and with the
-// records that the server showed last, until fn returns false. In is nil if the server
-// showed none.
+// each calls fn with the keys from an item key on, in the order of item keys, and with their
+// records, until fn returns false.
 func (g genTx) each(from []byte, fn func(key string, r layout.Raw) bool) error {
-	c := g.cursor()
+	c := g.Items.Cursor()
 	var last []byte
-	for at, w := c.Seek(from); at != nil; at, w = c.Next() {
+	for at, r := c.Seek(from); at != nil; at, r = c.Next() {
 		if last != nil && bytes.Compare(at, last) <= 0 {
 			return layout.OutOfOrder(at)
 		}
 		last = append(last[:0], at...)
-		key, err := w.key()
-		if err != nil || !fn(key, shown(w.item, w.base)) {
+		key, err := keyOf(r)
+		if err != nil || !fn(key, r) {
 			return err
 		}
 	}

@@ -8,9 +8,9 @@ import (
 )
 
 // Holds compares listed objects with the file, at one commit. It returns those that the
-// file lacks or has in another version. Objects that the program itself has written
-// since, or that could not be stored, are among these. only says whether the file has
-// exactly the given number of objects besides those of the keys in but, and no own writes.
+// file lacks or has in another version. Objects that could not be stored are among
+// these. only says whether the file has exactly the given number of objects besides those of
+// the keys in but.
 func (s *Claimed) Holds(listed []listing.Object, objects uint64, but []string) (
 	lacking []listing.Object, only bool, err error,
 ) {
@@ -31,7 +31,7 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64, but []string) (
 				objects++
 			}
 		}
-		only = m.Items.Count == objects && m.Own.Count == 0
+		only = m.Items.Count == objects
 		return nil
 	})
 	if err != nil {
@@ -40,16 +40,13 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64, but []string) (
 	return lacking, only, nil
 }
 
-// OwnWrites says whether the program has written objects that the server has not shown since.
-func (s *Claimed) OwnWrites() bool { return s.metaNow().Own.Count > 0 }
-
 // Knows says whether the file has, at the change's key, the object that the change is
 // about. An earlier object with a note that a later one could not be stored counts, too.
 // Where there is only a note, a transform may have given the object another key before.
 func (s *Claimed) Knows(c *Change) (yes bool, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		g, k := src.gen(m.Generation), index.AppendKey(nil, c.key)
-		raw, n := g.shown(k), g.notes.get(k)
+		raw, n := g.Items.Get(k), g.notes.get(k)
 		if n != nil && n.Unstored {
 			yes = raw != nil || n.Record != nil
 			return nil

@@ -39,16 +39,6 @@ func TestHolds(t *testing.T) {
 	holds("another UID", other, 1, true)
 	other[2] = listing.Object{Namespace: "ns", Name: "new", UID: "u", ResourceVersion: "5"}
 	holds("another object", other, 1, true)
-	if err := s.Update(configMap("ns", "cm0", 10, map[string]string{"own": "write"})); err != nil {
-		t.Fatal(err)
-	}
-	holds("an own write", listed, 1, false)
-	// The server has deleted cm2 since. The file does not know, and as many objects as
-	// the list has, since the program has deleted another one.
-	if err := s.Delete(configMap("ns", "cm1", 11, nil)); err != nil {
-		t.Fatal(err)
-	}
-	holds("an own delete", listed[:2], 2, false)
 }
 
 // TestMetadataSizeIsKept: the size that a life has seen is known in the next, without a

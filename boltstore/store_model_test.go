@@ -21,8 +21,8 @@ import (
 )
 
 // storeModel takes random steps with one source. The server changes objects. Events and
-// lists come, some of whose objects cannot be stored or indexed. The program makes own
-// writes, and the file is reopened, copied and converted. Writes fail, and processes end, in
+// lists come, some of whose objects cannot be stored or indexed. The program writes
+// before its informer runs, and the file is reopened, copied and converted. Writes fail, and processes end, in
 // the middle of lists.
 type storeModel struct {
 	t     *testing.T
@@ -46,9 +46,9 @@ type storeModel struct {
 	late      []string // indices added at run time
 
 	seq    uint64
-	told   server              // what handlers were told
-	hidden map[string]bool     // told, and hidden by a transform since
-	wrote  map[string][]string // what the program wrote, by key
+	told   server          // what handlers were told
+	hidden map[string]bool // told, and hidden by a transform since
+	writes int             // that the program makes at the next start
 
 	moments momentsModel
 
@@ -104,6 +104,11 @@ func (m *storeModel) open() {
 	}
 	m.s, m.p = claimTest(m.t, m.db, Claim{Indexers: fns, IndexVersions: versions}), &testProducer{}
 	m.s.SetTransformVersion(fmt.Sprint(m.transform))
+	m.s.ExpectProducer()
+	for range m.writes {
+		m.write()
+	}
+	m.writes = 0
 	m.s.Attach(m.p)
 }
 
@@ -178,7 +183,7 @@ func (m *storeModel) deliver() {
 	}
 }
 
-// write makes an own write.
+// write is a write by the program.
 func (m *storeModel) write() {
 	key := "ns/" + m.name()
 	var obj *corev1.ConfigMap
@@ -201,7 +206,6 @@ func (m *storeModel) write() {
 		return
 	}
 	m.say("write: %s %s bad %v", key, modelText(obj), m.bad.Load())
-	m.wrote[key] = append(m.wrote[key], modelText(obj))
 	if err := m.s.Update(obj); !errors.Is(err, errRefused) {
 		m.must(err)
 	}
@@ -273,8 +277,12 @@ func (m *storeModel) step() {
 		m.change()
 	case n < 45:
 		m.deliver()
+	case n < 48:
+		m.writes = 1 + m.rnd.IntN(3)
+		m.restart()
 	case n < 65:
-		m.write()
+		m.change()
+		m.deliver()
 	case n < 75:
 		m.list()
 	case n < 78:
@@ -329,7 +337,7 @@ func TestStoreModel(t *testing.T) {
 	for n := range uint64(max(1, steps/length)) {
 		if !t.Run(fmt.Sprint("seed ", seed+n), func(t *testing.T) {
 			m := &storeModel{t: t, rnd: rand.New(rand.NewPCG(seed+n, 0)), path: testPath(t), srv: server{}, told: server{},
-				refuse: map[string]bool{}, hidden: map[string]bool{}, wrote: map[string][]string{}, fresh: true}
+				refuse: map[string]bool{}, hidden: map[string]bool{}, fresh: true}
 			m.o = Options{Durability: DurabilityProcess, Window: time.Nanosecond, ObjectMemory: []int64{-1, 1 << 20, 8000}[m.rnd.IntN(3)]}
 			m.open()
 			for range length {

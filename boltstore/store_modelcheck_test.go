@@ -5,11 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/kubewake/kubewake/index"
 )
 
 func (m *storeModel) fold() {
@@ -103,13 +100,9 @@ func (m *storeModel) check() {
 		if modelText(told) != modelText(now[key]) && !(noted && n.Unstored) {
 			m.fail("%s: told %s, the server had %s, and nothing is noted", key, modelText(told), modelText(now[key]))
 		}
-		own := m.isOwn(key)
 		seen := read[key]
-		if !own && modelText(seen) != modelText(is) {
+		if modelText(seen) != modelText(is) {
 			m.fail("%s: read %s, shown %s", key, modelText(seen), modelText(is))
-		}
-		if own && seen != nil && modelText(seen) != modelText(is) && !slices.Contains(m.wrote[key], modelText(seen)) {
-			m.fail("%s: read %s, which nobody wrote", key, modelText(seen))
 		}
 		for _, name := range append([]string{"odd"}, m.late...) {
 			lacks := slices.Contains(n.Indices, name)
@@ -135,13 +128,4 @@ func (m *storeModel) lacks(key, name string) bool {
 	ns, err := m.s.Noted(1000)
 	m.must(err)
 	return slices.ContainsFunc(ns, func(n Noted) bool { return n.Key == key && slices.Contains(n.Indices, name) })
-}
-
-func (m *storeModel) isOwn(key string) (own bool) {
-	m.must(m.db.h.view(func(tx *bolt.Tx) error {
-		src, _ := m.db.h.source(tx, m.s.id)
-		_, own = src.gen(m.s.metaNow().Generation).Own.Find(index.AppendKey(nil, key))
-		return nil
-	}))
-	return own
 }

@@ -106,9 +106,6 @@ func (m *storeModel) relist(restored bool) {
 		len(l.objs), l.rv, l.from, pageSize, restored, o.Content, outdated, raw, m.db.opts.maxCommitBytes, abort, refuse, m.bad.Load())
 	for done := l.from; done < len(l.objs) || done == 0; {
 		page := l.objs[done:min(done+pageSize, len(l.objs))]
-		if m.rnd.IntN(4) == 0 && !outdated {
-			m.write()
-		}
 		if m.rnd.IntN(4) == 0 {
 			m.change()
 		}
@@ -170,9 +167,6 @@ func (m *storeModel) commitList(r *Relist, l *modelList) bool {
 	m.failing(4)
 	_, err := r.Commit(l.rv, time.Now())
 	for ; errors.Is(err, errRefused); _, err = r.Commit(l.rv, time.Now()) {
-		if m.rnd.IntN(4) == 0 && m.s.Outdated() == "" {
-			m.write()
-		}
 		if m.rnd.IntN(6) == 0 {
 			m.say("the list is given up")
 			m.db.h.setHook(nil)

@@ -31,14 +31,11 @@ func Before(key string, next []byte) bool {
 // objects, and about 256 KiB in the file, all from one commit. If n is less than one, it
 // returns one. An object is in one page only, whatever happens between pages.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
-	return s.reading().pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
-		g.Own = nil
-		return g
-	})
+	return s.reading().pageFor(from, n, func(_ *sourceMeta, g genTx) genTx { return g })
 }
 
-// ServerPage is Page with the objects as the server showed them last, for handlers. It
-// leaves out own writes. It is not synced before the first list.
+// ServerPage is Page for handlers. It is not synced before the first list, and after the
+// program has stored objects itself not before the next one.
 func (s *Claimed) ServerPage(from []byte, n int) (p Page, err error) {
 	return s.reading().pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
 		if !m.listed() {
@@ -86,18 +83,15 @@ func (s reading) unpacked(stored int) int {
 	return stored
 }
 
-// pageOf returns a page's records and where the next page begins. If g has the bases of
-// own writes, the records are those that the server showed last.
+// pageOf returns a page's records and where the next page begins.
 func (s reading) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size := 0
-	next, err = layout.Page(g.cursor(), from, func(_ []byte, w pair) bool {
+	next, err = layout.Page(g.Items.Cursor(), from, func(_ []byte, r layout.Raw) bool {
 		if len(raws) >= max(n, 1) || size >= pageBytes {
 			return false
 		}
-		if r := shown(w.item, w.base); r.In != nil {
-			raws = append(raws, r)
-			size += s.unpacked(len(r.Stored))
-		}
+		raws = append(raws, r)
+		size += s.unpacked(len(r.Stored))
 		return true
 	})
 	return raws, next, err

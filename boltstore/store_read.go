@@ -361,7 +361,7 @@ func keyOf(r layout.Raw) (string, error) {
 }
 
 // LastStoreSyncResourceVersion is the last version that the store has seen: that of the
-// server's last change, list or bookmark, or of the program's last own write. It is not
+// server's last change, list or bookmark, or of the program's last write. It is not
 // the resume point, which is State.ResourceVersion.
 func (s *Store) LastStoreSyncResourceVersion() string {
 	if s.viewed {

@@ -123,7 +123,7 @@ func (s *Store) damaged(err error) {
 		s.mu.Unlock()
 		return // the next read meets damage that is still there
 	}
-	first, own := s.broken == nil, s.meta != nil && !s.viewed && !s.expectant && s.producer == nil && !s.meta.listed()
+	first, own := s.broken == nil, s.meta != nil && !s.viewed && !s.expectant && s.producer == nil && !s.meta.everListed()
 	s.broken = err
 	if first {
 		close(s.brokenCh)

@@ -36,7 +36,9 @@ func idOf(r *format.Record) recordID { return recordID{r.Stored, r.CRC} }
 
 // FilledByProgram says whether the source is the program's own: no informer feeds it or
 // has listed it in an earlier life.
-func (s *Claimed) FilledByProgram() bool { return !s.expectsProducer() && !s.metaNow().listed() }
+func (s *Claimed) FilledByProgram() bool { return s.filledByProgram(s.metaNow()) }
+
+func (s *Store) filledByProgram(m *sourceMeta) bool { return !s.expectsProducer() && !m.everListed() }
 
 // ExpectProducer notes that a producer will be attached. Until its first list the source
 // is not whole.
@@ -88,7 +90,6 @@ func (s *Claimed) PageStored(from []byte, n int) (objs []Stored, next []byte, er
 		if g.Items == nil {
 			return nil
 		}
-		g.Own = nil
 		raws, after, err := s.reading().pageOf(g, from, n)
 		if err != nil {
 			return err

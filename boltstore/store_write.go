@@ -11,12 +11,15 @@ import (
 	"github.com/kubewake/kubewake/internal/objmeta"
 )
 
-// The writes of cache.Store are for callers that fill a store themselves. They return
-// once committed. They are not journaled and, as in client-go, handlers are not told of
-// them. In a source that has been listed they are own writes; see own.go.
+// The writes of cache.Store are for callers that fill a store themselves, and return once
+// committed. While a server feeds the source, they return ErrFed. In an informer's source
+// that is not fed yet they are journaled, and take the resume point away.
 
-// Add stores obj, whatever was at its key. If the source has been listed, Add does not
-// store an object older than the one at its key.
+// ErrFed: a server feeds the source, so the program cannot write to it.
+var ErrFed = errors.New("the informer that runs is the only writer of its source; " +
+	"to read back what the program has just written to the server, use client-go's cache.MutationCache")
+
+// Add stores obj, whatever was at its key.
 func (s *Claimed) Add(obj any) error { return s.writeOne(cache.Added, obj) }
 
 // Update does what Add does.
@@ -26,8 +29,8 @@ func (s *Claimed) Update(obj any) error { return s.writeOne(cache.Updated, obj) 
 // as a cache.ExplicitKey.
 func (s *Claimed) Delete(obj any) error { return s.writeOne(cache.Deleted, obj) }
 
-// prepareOwn is Prepare for an own write. A delete needs only the key.
-func (s *Claimed) prepareOwn(typ cache.DeltaType, obj any) (*Change, error) {
+// prepareLocal is Prepare for a write by the program. A delete needs only the key.
+func (s *Claimed) prepareLocal(typ cache.DeltaType, obj any) (*Change, error) {
 	if typ == cache.Deleted {
 		return s.PrepareGone(obj)
 	}
@@ -35,7 +38,7 @@ func (s *Claimed) prepareOwn(typ cache.DeltaType, obj any) (*Change, error) {
 }
 
 func (s *Claimed) writeOne(typ cache.DeltaType, obj any) error {
-	c, err := s.prepareOwn(typ, obj)
+	c, err := s.prepareLocal(typ, obj)
 	if err != nil {
 		return err
 	}
@@ -69,19 +72,23 @@ func (s *Claimed) makeCurrent() error {
 	return s.SetAside()
 }
 
-// write commits an own batch and waits for the commit.
+// write commits a batch of the program's and waits for the commit.
 func (s *Store) write(b *Batch) error {
 	if len(b.Changes) > 0 || b.replaces {
 		if err := (&Claimed{s}).makeCurrent(); err != nil {
 			return err
 		}
 	}
-	b.unjournaled = true
+	b.local = true
 	d := &direct{b: b, done: make(chan error, 1)}
 	s.mu.Lock()
 	if s.ending() { // what comes from now on must not keep Close or Release waiting
 		s.mu.Unlock()
 		return fmt.Errorf("boltstore: write to %s: its informer has ended and released it, or the file is being closed: %w", s.source, ErrClosed)
+	}
+	if s.producer != nil {
+		s.mu.Unlock()
+		return fmt.Errorf("boltstore: write to %s: %w", s.source, ErrFed)
 	}
 	s.queue = append(s.queue, d)
 	s.mu.Unlock()
@@ -151,20 +158,20 @@ func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError
 	return &cache.TransactionError{SuccessfulIndices: good, TotalTransactions: len(txns), Errors: errs}
 }
 
-// prepareOf is prepareOwn for a transaction, nil for one that does nothing.
+// prepareOf is prepareLocal for a transaction, nil for one that does nothing.
 func (s *Claimed) prepareOf(t cache.Transaction) (*Change, error) {
 	switch t.Type {
 	case cache.TransactionTypeAdd, cache.TransactionTypeUpdate:
-		return s.prepareOwn(cache.Updated, t.Object)
+		return s.prepareLocal(cache.Updated, t.Object)
 	case cache.TransactionTypeDelete:
-		return s.prepareOwn(cache.Deleted, t.Object)
+		return s.prepareLocal(cache.Deleted, t.Object)
 	}
 	_, err := s.identify(cache.Updated, t.Object)
 	return nil, err
 }
 
 // Replace makes objs the whole contents of the source, in one commit. resourceVersion
-// becomes the resume point only if the source has not been listed.
+// becomes the resume point unless the source is an informer's.
 func (s *Claimed) Replace(objs []any, resourceVersion string) error {
 	last := map[string]*Change{}
 	for _, obj := range objs {

@@ -69,8 +69,7 @@ func (c *consumer) delta(d cache.Delta) {
 	}
 	if d.Type != cache.Deleted {
 		c.put(obj.(*corev1.ConfigMap))
-		_, own := d.Object.(*boltstore.Entry)
-		if !own {
+		if _, committed := d.Object.(*boltstore.Entry); !committed {
 			_ = c.store.Update(obj)
 		}
 		return
@@ -88,7 +87,7 @@ func (c *consumer) delta(d cache.Delta) {
 		}
 	}
 	c.tell(key, what)
-	if _, own := d.Object.(*boltstore.Entry); !own {
+	if _, committed := d.Object.(*boltstore.Entry); !committed {
 		_ = c.store.Delete(obj)
 	}
 }

@@ -275,26 +275,4 @@ var changeScenarios = []scenario{
 		s.told("not there", h)
 		s.state("afterwards")
 	}},
-	{name: "own writes", run: func(s *side) {
-		h := s.handler("h")
-		s.create("a", "b")
-		s.add(h)
-		s.run()
-		h.take()
-		store := s.inf.GetStore()
-		s.note("writes", store.Add(at("c", "3", "own")), store.Update(at("a", "3", "own")), store.Delete(at("b", "3")), store.Update(at("old", "1")))
-		s.settle()
-		s.keys("written")
-		s.note("older", store.Update(at("a", "1", "older")))
-		s.keys("older")
-		s.told("written", h)
-		s.create("c")
-		s.modify("a")
-		s.settle()
-		s.told("from the server", h)
-		s.keys("from the server")
-	}, differs: []intended{
-		{"older: store", "a@1, c@3, old@1", "a@3, c@3, old@1", "An own write is not stored"},
-		{"from the server: h is told", "update c@3 c@3, update a@1 a@4", "add c@3, update a@1 a@4", "What a program writes"},
-	}},
 }

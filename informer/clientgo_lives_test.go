@@ -68,8 +68,7 @@ var lifeScenarios = []scenario{
 var shownBy = map[string]string{
 	"A handler that is behind":                    "informer TestSlowHandler",
 	"A handler that is removed":                   "informer TestRemovedInMidLife",
-	"the object before an update":                 "informer TestToldOfOwnWrites",
-	"An own write that comes too late":            "boltstore TestLateOwnWrite",
+	"What a program writes":                       "boltstore TestOneWriter",
 	"An index function that fails or panics":      "informer TestIndexFunctionFailsOnce",
 	"An empty list that is not the server's":      "reflector TestEachAnswer",
 	"List options that choose other objects":      "reflector TestOptionsThatChange",

@@ -24,7 +24,8 @@
 //     life may not have told.
 //   - A relist and a restart tell only what has changed. No object steps back to an older
 //     version.
-//   - Own writes to the store are for readers only: handlers are told the server's changes.
+//   - While it runs, the store refuses writes: client-go's cache.MutationCache shows a program
+//     what it has just written to the server.
 //   - A slow handler reads from the file: it holds up no watch and takes no memory, but
 //     makes the file grow.
 //   - If damage has taken an object from the file, a plain handler is not told of its

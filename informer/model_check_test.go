@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,10 +34,6 @@ func (m *model) settle() {
 	for _, o := range m.observers {
 		o.behave("go on")
 	}
-	for key := range m.own {
-		m.server.change("update", key)
-	}
-	clear(m.own)
 	want := m.server.objects()
 	var why string
 	done, began := m.progress(), time.Now()
@@ -51,6 +48,11 @@ func (m *model) settle() {
 		}
 		if now.Sub(began) > 20*time.Second || now.After(end) {
 			m.t.Fatalf("not settled: %s\n%s", why, m.state())
+		}
+	}
+	if m.inf.HasSynced() {
+		if err := m.inf.GetStore().Add(cm("o1")); !errors.Is(err, boltstore.ErrFed) {
+			m.t.Fatal("a write while the informer runs: ", err)
 		}
 	}
 	for _, o := range m.observers {

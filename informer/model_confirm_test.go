@@ -64,21 +64,13 @@ func (s *modelServer) keepState() {
 }
 
 // was returns the first version, from the given one on, at which the server had exactly
-// these objects, apart from the program's own.
-func (s *modelServer) was(got map[string]*corev1.ConfigMap, from int, own map[int]bool) (rv int, why string) {
-	theirs := func(all map[string]*corev1.ConfigMap) map[string]*corev1.ConfigMap {
-		all = maps.Clone(all)
-		for key := range own {
-			delete(all, fmt.Sprint("o", key))
-		}
-		return all
-	}
-	got = theirs(got)
+// these objects.
+func (s *modelServer) was(got map[string]*corev1.ConfigMap, from int) (rv int, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for rv := from; rv <= s.rv; rv++ {
 		if state, kept := s.states[rv]; kept {
-			if _, why = sameMaps(theirs(state), got); why == "" {
+			if _, why = sameMaps(state, got); why == "" {
 				return rv, ""
 			}
 		}
@@ -106,7 +98,7 @@ func (m *model) ghost(key, n int) {
 // some time since the life began, and never an earlier state than before.
 func (m *model) confirmed(o op) {
 	s := m.server
-	clean := m.confirm == reflector.ConfirmList && !m.full && m.elsewhere == nil && len(m.own) == 0 && !m.faults.transform.Load() && !m.faults.index.Load()
+	clean := m.confirm == reflector.ConfirmList && !m.full && m.elsewhere == nil && !m.faults.transform.Load() && !m.faults.index.Load()
 	if clean && o.n < 4 {
 		m.settle()
 	}
@@ -137,14 +129,12 @@ func (m *model) confirmed(o op) {
 		s.change("delete", o.n)
 		s.change("create", o.key)
 		s.other()
-	case o.key&3 == 2 && !m.full:
-		m.storeOwn(o)
 	case o.key&3 == 3:
 		m.replaced = true
 		s.expire()
 	}
 	patience := 20 * time.Millisecond
-	if clean = clean && len(m.own) == 0 && (!stalled || o.n < 4 && o.key&3 != 1); clean {
+	if clean = clean && (!stalled || o.n < 4 && o.key&3 != 1); clean {
 		patience = 20 * time.Second
 	}
 	synced := false
@@ -165,7 +155,7 @@ func (m *model) confirmed(o op) {
 			got[obj.(*corev1.ConfigMap).Name] = obj.(*corev1.ConfigMap)
 		}
 		var why string
-		if at, why = s.was(got, at, m.own); why != "" {
+		if at, why = s.was(got, at); why != "" {
 			m.t.Fatalf("synced, and %s: %s", why, m.inf.State())
 		}
 	}

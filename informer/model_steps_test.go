@@ -11,7 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
@@ -22,17 +22,12 @@ func (m *model) step(o op) {
 	switch o.do {
 	case "update", "create", "delete", "recreate":
 		s.change(o.do, o.key)
-	case "store answer":
-		if !m.full { // it would wait for room
-			s.answered([]string{"update", "create", "delete", "recreate"}[o.n%4], o.key, func(e watch.Event) {
-				if err := storeAnswer(m.inf.GetStore(), e); err != nil {
-					m.t.Fatal(err)
-				}
-			})
-		}
-	case "store own":
+	case "store":
 		if !m.full {
-			m.storeOwn(o)
+			m.endOpen()
+			m.check()
+			m.writes = &o
+			m.start()
 		}
 	case "bookmark":
 		s.bookmark()
@@ -172,27 +167,29 @@ func (m *model) step(o op) {
 	}
 }
 
-// storeOwn makes the program store or remove an object without the server's knowledge.
-// Reads of it are not the server's until the key changes there.
-func (m *model) storeOwn(o op) {
-	if m.own == nil {
-		m.own = map[int]bool{}
-	}
-	m.own[o.key] = true
-	obj, ok, err := m.inf.GetStore().GetByKey(fmt.Sprint("default/o", o.key))
+// store makes the program store or remove an object before it runs its informer.
+func (m *model) store(o op) {
+	store := m.inf.GetStore()
+	obj, ok, err := store.GetByKey(fmt.Sprint("default/o", o.key))
 	switch {
 	case err != nil:
 	case !ok:
-		err = m.inf.GetStore().Add(cm(fmt.Sprint("o", o.key), "the program's"))
+		own := cm(fmt.Sprint("o", o.key), "the program's")
+		m.files++
+		own.UID = types.UID(fmt.Sprint("the program's ", m.files))
+		err = store.Add(own)
 	case o.n == 0:
-		err = m.inf.GetStore().Delete(obj)
+		err = store.Delete(obj)
 	default:
 		own := obj.(*corev1.ConfigMap).DeepCopy()
 		own.Data = map[string]string{"data": fmt.Sprint("the program's ", o.n)}
-		err = m.inf.GetStore().Update(own)
+		err = store.Update(own)
 	}
 	if err != nil {
 		m.t.Fatal(err)
+	}
+	if m.inf.LastSyncResourceVersion() != "" && m.inf.store.State().ResourceVersion != "" {
+		m.t.Fatal("the program has written, and the resume point is ", m.inf.store.State().ResourceVersion)
 	}
 }
 

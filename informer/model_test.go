@@ -45,7 +45,7 @@ var weights = []struct {
 
 	{"refuse", 12}, {"unindex", 12}, {"cure", 24},
 
-	{"store answer", 80}, {"store own", 30},
+	{"store", 24},
 
 	{"confirm", 24},
 
@@ -211,7 +211,7 @@ type model struct {
 	resting   func()       // what happens to the device before the next life
 	elsewhere *replacement // while the file is not at its path
 
-	own map[int]bool // keys of which the program has stored what the server never hears of
+	writes *op // that the program makes before it runs the next life
 }
 
 func (m *model) run(p []op) {
@@ -290,6 +290,10 @@ func (m *model) start() {
 	m.lost = false
 	if m.late != nil {
 		m.join()
+	}
+	if m.writes != nil {
+		m.store(*m.writes)
+		m.writes = nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel, m.done = cancel, make(chan struct{})

@@ -7,13 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -97,12 +95,8 @@ func (l blife) told(typ cache.DeltaType, obj any) error {
 		}
 	}
 	o := obj.(*corev1.ConfigMap)
-	b.say("%s %v %s own %q", typ, unknown, identity(o), o.Data["own"])
-	switch own := strings.HasPrefix(string(o.UID), "own") || o.Data["own"] != ""; {
-	case own && b.m.lossy.Load(): // what it lies over may be lost
-	case own:
-		b.m.fault("%s is told %s of an own write %s", b.name, typ, keyOf(o))
-	case typ != cache.Deleted:
+	b.say("%s %v %s", typ, unknown, identity(o))
+	if typ != cache.Deleted {
 		b.m.meets(o, fmt.Sprintf("%s is told %s", b.name, typ))
 	}
 	if b.s.ns != "" && b.s.ns != o.Namespace {
@@ -185,8 +179,8 @@ func compare(want, got map[string]*corev1.ConfigMap) string {
 	return ""
 }
 
-// differs says how a source differs from the server: its store, apart from own writes,
-// and with handlers also its index and their beliefs.
+// differs says how a source differs from the server: its store, and with
+// handlers also its index and their beliefs.
 func (m *turmoil) differs(s *tsource, handlers bool) string {
 	want, err := m.want(s)
 	if err != nil {
@@ -196,12 +190,6 @@ func (m *turmoil) differs(s *tsource, handlers bool) string {
 	for _, o := range s.inf.GetStore().List() {
 		c := o.(*corev1.ConfigMap)
 		got[keyOf(c)] = c
-	}
-	if !handlers {
-		for k := range s.own {
-			delete(want, k)
-			delete(got, k)
-		}
 	}
 	if d := compare(want, got); d != "" {
 		return "store: " + d
@@ -274,21 +262,8 @@ func (m *turmoil) calm() {
 func (m *turmoil) settle() {
 	m.say("settle")
 	m.calm()
-	for n := 0; n < 60 || m.sim.Revision() < m.ahead; n++ { // a restored server has yet to reach what was written ahead of it
+	for n := 0; n < 60; n++ {
 		m.node()
-	}
-	for _, s := range m.sources {
-		for k := range s.own {
-			ns, name, _ := cache.SplitMetaNamespaceKey(k) // made by keyOf
-			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string]string{"data": fmt.Sprint("s", m.sim.Revision()), "c": fmt.Sprint(m.cluster)}}
-			if err := m.sim.Update(o); apierrors.IsNotFound(err) {
-				if err := m.sim.Create(o); err != nil {
-					m.t.Fatal(err)
-				}
-			}
-			m.record(o)
-		}
-		clear(s.own)
 	}
 	after(3 * time.Hour)
 	m.mend()

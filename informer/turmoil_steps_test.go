@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/reflector"
 )
@@ -77,55 +75,6 @@ func (m *turmoil) recreate() {
 	m.revs = nil
 	for range m.r.IntN(12) {
 		m.change()
-	}
-}
-
-// storeOwn writes to the store of a source: an object of the program's own, one that is
-// ahead of the server, one that the server has answered, or a delete.
-func (m *turmoil) storeOwn() {
-	synctest.Wait() // an object read from one cluster and written after another has come cannot be recognized
-	s := m.sources[m.r.IntN(len(m.sources))]
-	i := m.r.IntN(14)
-	switch s.ns {
-	case "web":
-		i |= 1
-	case "default":
-		i &^= 1
-	}
-	ns, name := m.name(i)
-	key := ns + "/" + name
-	if s.inf.store.State().ClusterUID == "" {
-		return // its cluster is unknown
-	}
-	s.own[key] = true
-	old, ok, err := s.inf.GetStore().GetByKey(key)
-	if err != nil {
-		m.say("read: %v", err)
-		return
-	}
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: "own"}, Data: map[string]string{"own": "y"}}
-	if ok {
-		o.ObjectMeta = *old.(*corev1.ConfigMap).ObjectMeta.DeepCopy()
-	}
-	switch k := m.r.IntN(5); {
-	case k == 0:
-		err = s.inf.GetStore().Delete(o)
-	case k == 1 && s.inf.store.State().Synced:
-		rv := m.sim.Revision() + uint64(m.r.IntN(40))
-		m.ahead = max(m.ahead, rv)
-		o.ResourceVersion = fmt.Sprint(rv)
-		err = s.inf.GetStore().Update(o)
-	case k == 2: // what the server answered
-		if n := m.change(); n != nil && (s.ns == "" || s.ns == n.Namespace) {
-			s.own[keyOf(n)] = true
-			err = s.inf.GetStore().Update(n)
-		}
-	default:
-		err = s.inf.GetStore().Add(o)
-	}
-	m.say("own write of %s in %q, synced %v, of %s: %v %v", key, s.ns, s.inf.store.State().Synced, s.inf.store.State().ClusterUID, o.ResourceVersion, err)
-	if err != nil && !(m.hurt && errors.Is(err, boltstore.ErrDamaged)) { // otherwise the program may write again
-		m.t.Fatal(err)
 	}
 }
 
@@ -285,9 +234,7 @@ func (m *turmoil) step() {
 		m.say("calm")
 		m.calm()
 	case k < 88:
-		if up && !m.isFull() { // it would wait for room
-			m.storeOwn()
-		}
+		m.change()
 	case k < 90:
 		if up {
 			m.fresh()

@@ -33,7 +33,6 @@ type tsource struct {
 	cancel         context.CancelFunc
 	done           chan struct{}
 	plain, durable *belief
-	own            map[string]bool // keys that the program has written since the last look
 	purge          bool
 }
 
@@ -53,7 +52,6 @@ type turmoil struct {
 	unsynced              bool   // commits were lost since the sources were last as the server is
 	hurt                  bool   // something may have been lost, of which handlers need not know
 	maimed                bool   // that was so at some time
-	ahead                 uint64 // the latest version of an own write
 	boot                  int
 	deaths                map[string]int
 	damages               bool            // there is damage
@@ -239,7 +237,7 @@ func (m *turmoil) options() {
 }
 
 // TestTurmoil: random programs of clusters that answer in turn, restores, refusals,
-// broken lists, torn answers, own writes and functions that fail, over up to three
+// broken lists, torn answers and functions that fail, over up to three
 // sources of a file. Meanwhile processes and power end before and within operations on
 // files, the disk is full and has room again, and the file is damaged. In the end cache,
 // index and handlers equal the server, except for reported losses. Nothing was told or
@@ -291,7 +289,7 @@ func TestTurmoil(t *testing.T) {
 				m.memory = []int64{0, -1, 3000}[r.IntN(3)]
 				m.synced, m.damages, m.troubles = r.IntN(2) == 0, r.IntN(2) == 0, []int{15, 30, 100}[r.IntN(3)]
 				for i := range 1 + r.IntN(3) {
-					s := &tsource{own: map[string]bool{}, purge: r.IntN(3) == 0, ns: []string{"", "web", "default"}[i]}
+					s := &tsource{purge: r.IntN(3) == 0, ns: []string{"", "web", "default"}[i]}
 					for _, d := range []bool{false, true} {
 						b := &belief{m: m, s: s, durable: d, name: fmt.Sprintf("source %d durable %v", i, d), there: map[string]*corev1.ConfigMap{}, gone: map[types.UID]int{}, excused: map[types.UID]bool{}}
 						b.cond.L = &b.mu

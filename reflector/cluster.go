@@ -174,7 +174,7 @@ func (c *cluster) due() bool {
 
 // noteOrSetAside sets the file's contents aside if the cluster is another one, since none
 // of its objects has been deleted. It notes the server that answers, also before the
-// first list: the program's writes from then on belong to that cluster.
+// first list.
 func (c *cluster) noteOrSetAside(ctx context.Context, known boltstore.State, id finding, by listing.Server) (other bool, err error) {
 	if id.other && (known.Synced || known.Objects > 0) {
 		if err := c.setAside(ctx, known, by); err != nil {

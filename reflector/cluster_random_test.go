@@ -8,14 +8,11 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // TestClustersInTurn: clusters answer one after another behind the same address, while
-// lists of the first lives are cut after some pages and the program writes to its store.
+// lists of the first lives are cut after some pages.
 // In the end only the last cluster's objects are served.
 func TestClustersInTurn(t *testing.T) {
 	for seed := range 20 {
@@ -47,13 +44,9 @@ func TestClustersInTurn(t *testing.T) {
 					end := f.live()
 					after(time.Duration(1+r.Intn(40)) * time.Second)
 					for range r.Intn(3) {
-						k := r.Intn(3)
 						if r.Intn(3) == 0 {
 							recreate(10 + i)
 							after(time.Duration(r.Intn(3)) * 20 * time.Second)
-						}
-						if err := f.store.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("own", k), UID: "u", ResourceVersion: fmt.Sprint(9_000_000 + r.Intn(1000))}}); err != nil {
-							t.Fatal(err)
 						}
 					}
 					f.die(end)

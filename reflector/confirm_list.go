@@ -31,12 +31,12 @@ var errBroke = fmt.Errorf("%w: the link has broken since", errNotWorth)
 // question is not read again, see askByList.
 //
 // The list is of version L, the stated version or a later one. Suppose that at one
-// commit, of version C, the file has all listed objects as listed, no other object and no
-// own write. If C is before L, no object that exists at L has changed since C, and
+// commit, of version C, the file has all listed objects as listed, and no other object.
+// If C is before L, no object that exists at L has changed since C, and
 // objects created since C are gone again. So the file is as the server was at L. If C is L
 // or later, the watch has brought everything up to L. Pages may be compared at one commit
 // each, and the number of objects at the last one. While commits are before L, an object
-// that was as listed stays so, unless the program writes over it.
+// that was as listed stays so.
 //
 // The watch still brings the objects that were created since C and are gone again. The
 // queue keeps them from readers until it has everything up to L, see

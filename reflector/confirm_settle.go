@@ -146,7 +146,7 @@ func (p *proof) catchUp(ctx context.Context) error {
 
 // differs is the error of a file that has come to the list's version and is not as listed.
 func (p *proof) differs() error {
-	if p.s.comparable() && !p.s.store.OwnWrites() {
+	if p.s.comparable() {
 		return errDisproved
 	}
 	return fmt.Errorf("%w: the file has objects that the server has not shown so", errNotWorth)
@@ -176,7 +176,7 @@ func (p *proof) equal() (bool, error) {
 // same version. It says whether the file differs.
 func (s *ListerWatcher) disproves(ctx context.Context, a *pageAnswer) (bool, error) {
 	rv := listVersion(&a.about)
-	if rv != s.queue.AcceptedVersion() || !s.comparable() || s.store.OwnWrites() {
+	if rv != s.queue.AcceptedVersion() || !s.comparable() {
 		return false, nil
 	}
 	s.queue.DropHeld()

@@ -129,11 +129,7 @@ func (a *audit) differs(ctx context.Context) (bool, error) {
 	case m.GetContinue() != "":
 		return false, nil // a selection is not counted
 	}
-	shown, err := a.store.ServerObjects()
-	if err != nil {
-		return false, nil // the file cannot be read: nothing is known
-	}
-	return n != int64(shown), nil
+	return n != int64(a.store.State().Objects), nil
 }
 
 // recount finds out whether a relist has made the numbers equal. If not, the list

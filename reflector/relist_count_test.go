@@ -247,26 +247,3 @@ func TestCountsOfTheNextCluster(t *testing.T) {
 		t.Error(d)
 	}
 }
-
-// TestCountsOfOwnWrites: the program's own writes are not a sign of a restored server.
-func TestCountsOfOwnWrites(t *testing.T) {
-	for name, write := range map[string]func(f *fixture) error{
-		"made": func(f *fixture) error {
-			return f.store.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "own", ResourceVersion: fmt.Sprint(f.sim.Revision())}})
-		},
-		"deleted": func(f *fixture) error { return f.store.Delete(cache.ExplicitKey("default/cm1")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newAudited(t, Options{}, nil)
-			f.list()
-			if err := write(f); err != nil {
-				t.Fatal(err)
-			}
-			f.endLong()
-			f.watch()
-			if st := f.State(); st.Relists[ReasonCounts] != 0 {
-				t.Errorf("%+v", st)
-			}
-		})
-	}
-}

@@ -29,7 +29,7 @@
 // Objects come as JSON, YAML, PartialObjectMetadata, and Table with a server's columns
 // for the usual kinds. Typed sources also have protobuf.
 //
-// Objects are served as the server has shown them. A program's own writes are not served.
+// Objects are served as the server has shown them.
 //
 // # Versions
 //

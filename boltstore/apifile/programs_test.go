@@ -72,7 +72,7 @@ func rendered(version any, of map[string]string) string {
 	return fmt.Sprintf("%v %v", version, of)
 }
 
-// TestPrograms runs random programs of changes, lists, restores, own writes, contents set
+// TestPrograms runs random programs of changes, lists, restores, contents set
 // aside, new lives and compactions. Lists, continued pages, and lists of exact versions
 // each show one former state. Clients that watch, break off and go on from the last
 // version they have seen end equal. KUBEWAKE_PROGRAMS says how many programs.
@@ -242,22 +242,6 @@ func (p *program) step() {
 			p.must(p.q.Flush(p.Context()))
 			p.did("bookmark %d", p.now.version)
 			p.became()
-		}
-	case r < 45 && p.whole: // an own write
-		key := p.key()
-		o := p.object(key)
-		o.ResourceVersion = fmt.Sprint(p.now.version)
-		if old := p.now.objects[key]; old != nil {
-			o.UID = old.UID
-			o.ResourceVersion = old.ResourceVersion
-		}
-		o.Labels = map[string]string{"own": "write"}
-		if p.rnd.IntN(3) == 0 {
-			p.must(p.s.Delete(o))
-			p.did("own delete of %s", key)
-		} else {
-			p.must(p.s.Update(o))
-			p.did("own write of %s", key)
 		}
 	case r < 46 && p.whole:
 		p.did("setaside")

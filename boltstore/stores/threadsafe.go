@@ -8,8 +8,7 @@ import (
 
 // NewThreadSafeStore takes the place of cache.NewThreadSafeStore: the caller names the
 // key of each write, whatever the object's name. The indices are those of the claim. s
-// may also be an informer's store: writes to it are own writes, see
-// boltstore.Claimed.Add.
+// may also be an informer's store, which refuses writes while it runs.
 //
 // client-go's methods return no error, and never fail. Here an object may have another Go
 // type, the disk may be full, or the file closed. failed is called with each such error,

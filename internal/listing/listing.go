@@ -50,6 +50,6 @@ type Match int8
 // Values of Match.
 const (
 	MatchAbsent  Match = iota // no record, or none that can be used
-	MatchDiffers              // a record of another version or UID, an own write, or an unstored object
+	MatchDiffers              // a record of another version or UID, or an unstored object
 	MatchSame                 // a record of the same version and UID
 )

@@ -6,7 +6,6 @@
 //	/sources/<id>/meta                 the source's state
 //	/sources/<id>/gen/<n>/items        [Items]: item key → record
 //	/sources/<id>/gen/<n>/index/<name> [Entries]: (value, key) → ()
-//	/sources/<id>/gen/<n>/own          [Items]: item key → base of an own write
 //	/sources/<id>/gen/<n>/notes        [Box]: item key → note of an object that is unstored or unindexed
 //	/sources/<id>/gen/<n>/progress     progress of a first list
 //	/sources/<id>/journal              [Blocks]: seq of its first entry → block

@@ -16,7 +16,6 @@ type Gen struct {
 	of      Tree
 	n       uint64
 	Items   *Items
-	Own     *Items // bases of own writes
 	Indices *Indices
 }
 
@@ -25,7 +24,6 @@ func (t Tree) gen(n uint64, b, items, index *bolt.Bucket) Gen {
 	if items != nil {
 		g.Items = SealItems(t.Seal, t.ID, n)
 		g.Items.Bucket, g.Items.late = items, t.Late
-		g.Own = ownOf(b, g.Items)
 	}
 	if index != nil {
 		g.Indices = &Indices{index, t.Late}
@@ -110,39 +108,4 @@ func (g Gen) Notes() *Box {
 func (g Gen) CreateNotes() (*Box, error) {
 	_, err := Create(g.Bucket, BucketNotes)
 	return g.Notes(), err
-}
-
-// SealOwn returns the bases of own writes without a bucket, which can only seal.
-func (it *Items) SealOwn() *Items {
-	own := *it
-	own.Bucket, own.late = nil, nil
-	if own.seal != nil {
-		own.gen = append(bytes.Clone(it.gen), BucketOwn...)
-	}
-	return &own
-}
-
-// ownOf returns the bases of a generation, or nil if there are none.
-func ownOf(g *bolt.Bucket, it *Items) *Items {
-	b := g.Bucket(BucketOwn)
-	if b == nil {
-		return nil
-	}
-	own := it.SealOwn()
-	own.Bucket = b
-	return own
-}
-
-// CreateOwn sets Own, and makes its bucket if there is none.
-func (g *Gen) CreateOwn() error {
-	if g.Own != nil {
-		return nil
-	}
-	b, err := Create(g.Bucket, BucketOwn)
-	if err != nil {
-		return err
-	}
-	g.Own = g.Items.SealOwn()
-	g.Own.Bucket = b
-	return nil
 }

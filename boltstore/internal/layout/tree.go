@@ -20,7 +20,6 @@ var (
 	BucketItems   = []byte("items")
 	BucketIndex   = []byte("index")
 	BucketJournal = []byte("journal")
-	BucketOwn     = []byte("own")
 	BucketNotes   = []byte("notes")
 	BucketPending = []byte("pending")
 	BucketAside   = []byte("aside")
