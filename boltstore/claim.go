@@ -98,6 +98,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	db.warnLacksFields(s.metaNow())
 	s.hideUnreadable()
 	db.commit.attach(s)
+	s.beginMemory()
 	claimed := &Claimed{s}
 	if err := claimed.AddIndexers(c.Indexers); err != nil {
 		s.release()
@@ -106,7 +107,6 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if err := s.indexing().reindexNoted(); err != nil { // retried later
 		db.log().Error(err, "Objects could not be indexed again", "source", c.Source.String())
 	}
-	s.beginMemory()
 	db.tellKept(c.Source)
 	return claimed, nil
 }
@@ -118,7 +118,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: maps.Clone(c.IndexVersions),
 		number:   rand.Text(),
 		brokenCh: make(chan struct{}), ended: make(chan struct{}), goType: reflect.TypeOf(c.Example), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
-		metaKeys: c.KeyFunc == nil,
+		metaKeys: c.KeyFunc == nil, memory: memory{mutated: cache.NewCacheMutationDetector(c.Source.String())},
 	}
 	if s.keyFunc == nil {
 		s.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc

@@ -229,7 +229,7 @@ func (a *applier) put(c *Change, was keyState) error {
 	if !a.unseen && !a.spill && c.obj != nil {
 		a.s.keep(c.key, next, c.obj) // handlers read it next
 	}
-	a.show(itemChange{key: c.key, next: next, raw: raw, obj: c.obj})
+	a.show(itemChange{key: c.key, next: next, obj: c.obj})
 	return a.giveItem(c.key, was, next, raw)
 }
 

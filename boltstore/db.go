@@ -213,7 +213,11 @@ func (db *DB) Close() error {
 		}
 	}
 	db.keeper.wait()
-	defer db.objects.close(db)
+	defer func() {
+		for _, s := range db.claimed() {
+			s.endMemory()
+		}
+	}()
 	if b := db.h.swap(nil); b != nil {
 		if !db.opts.ReadOnly {
 			errs = append(errs, osfile.SaySync(b.Sync(), db.path))
@@ -238,6 +242,15 @@ func (db *DB) closeClean() error {
 		return err
 	}
 	return db.converting().durably(func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, true) }, func() { db.h.clean = true })
+}
+
+func (db *DB) claimed() (all []*Store) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, s := range db.claims {
+		all = append(all, s)
+	}
+	return all
 }
 
 // claimOf is this process's claim of the source with that ID, nil if there is none.

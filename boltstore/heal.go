@@ -163,7 +163,7 @@ func (db healing) healNow(why error) error {
 	db.replacing().noteAside(aside, why, saved)
 	if err := db.replacing().reload(b); err != nil {
 		for _, s := range db.claimed() {
-			s.forget(s.memory.current()) // memory may have objects that the file has lost
+			s.forget() // memory may have objects that the file has lost
 		}
 		return err
 	}

@@ -24,24 +24,17 @@ func (s indexing) indexSet() *indexSet {
 	return s.indexers
 }
 
-// add adds indices to the set and, if the objects are in memory, to memory. The file's
-// indices are then built later.
-func (s indexing) add(add cache.Indexers) (inMemory bool, err error) {
+// add adds indices to the set.
+func (s indexing) add(add cache.Indexers) error {
 	s.addLock.Lock()
 	defer s.addLock.Unlock()
 	have, want := sets.KeySet(s.indexSet().fns), sets.KeySet(add)
 	if both := have.Intersection(want); len(both) > 0 {
-		return false, fmt.Errorf("indexer conflict: %v", both)
+		return fmt.Errorf("indexer conflict: %v", both)
 	}
 	s.change(func(fns cache.Indexers) { maps.Copy(fns, add) })
 	s.db.commit.awaitWork() // later commits enter their objects in the new indices
-	r := s.inMemory()
-	if r == nil {
-		return false, nil
-	}
-	s.indexMemory(add, r.callNew(add))
-	s.buildLater()
-	return true, nil
+	return nil
 }
 
 // remove takes indices out of the set.
@@ -77,12 +70,13 @@ func (s indexing) build(add cache.Indexers) error {
 		if s.unreadable(m) {
 			return nil // the next relist indexes all objects
 		}
+		s.awaitMemory()
 		s.countReindexed(m, names)
 		if err := s.reindex(build, s.metaNow, s.noteMeta); err != nil {
 			return err
 		}
 	}
-	s.indexMemory(add, &adding{})
+	s.indexMemory()
 	return nil
 }
 
@@ -329,7 +323,7 @@ func (s indexing) rewrite(src sourceTx, m *sourceMeta, changed map[string]reinde
 		if err := a.take(key, old, v, &next); err != nil {
 			return err
 		}
-		a.show(itemChange{key: key, next: &next, raw: raw, only: c.values})
+		a.show(itemChange{key: key, next: &next, reindexed: true})
 		if err := a.give(key, &next, raw, old); err != nil {
 			return err
 		}

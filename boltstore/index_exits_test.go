@@ -44,7 +44,7 @@ func TestIndexFunctionThatExits(t *testing.T) {
 }
 
 // TestIndexFunctionThatExitsInMemory: the same holds where an index is added to objects in
-// memory, and where a read calls its function because the file does not have it yet.
+// memory.
 func TestIndexFunctionThatExitsInMemory(t *testing.T) {
 	f := newResidentTest(t, Options{}, 40)
 	loadedInMemory(t, f.s)
@@ -54,7 +54,6 @@ func TestIndexFunctionThatExitsInMemory(t *testing.T) {
 		}
 		return []string{"low"}, nil
 	}
-	f.s.indexLock.Lock() // the file's index waits
 	err := errors.New("the caller's goroutine has ended")
 	apart(func() { err = f.s.AddIndexers(cache.Indexers{"exits": exits}) })
 	if err != nil {
@@ -71,8 +70,7 @@ func TestIndexFunctionThatExitsInMemory(t *testing.T) {
 			t.Errorf("%s: the reader's goroutine has ended", when)
 		}
 	}
-	check("without the file's index")
-	f.s.indexLock.Unlock()
+	check("added")
 	f.event(99, "x")
 	waitBuilt(t, f.s, "exits")
 	check("with the file's index")
@@ -122,8 +120,9 @@ func TestIndexFunctionThatWaits(t *testing.T) {
 			}
 		}
 	}
-	same("without the file's index")
 	waitBuilt(t, f.s, "waits")
-	same("with the file's index")
+	same("built")
+	builtInMemory(f.s)
+	same("in memory")
 	f.same()
 }

@@ -224,7 +224,7 @@ func (m *indexLives) list() {
 func (m *indexLives) check() {
 	m.Helper()
 	if m.rnd.IntN(2) == 0 {
-		m.db.objects.wait()
+		waitMemory(m.s)
 	}
 	if m.rnd.IntN(2) == 0 {
 		for name := range m.versions {

@@ -8,25 +8,18 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
-
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
 // objectMemory is the part of a DB that shares Options.ObjectMemory among its sources,
 // first come, first served. A source whose objects no longer fit is dropped whole. It
-// comes back once its objects would leave an eighth of the budget free.
+// comes back with a later commit, once its objects would leave an eighth of the budget free.
 type objectMemory struct {
 	budget int64
 
-	mu      sync.Mutex
-	used    int64
-	refused bool // some source did not fit
-	closed  bool
-	running int
-	ended   chan struct{} // closed when running becomes 0
+	mu   sync.Mutex
+	used int64
 }
 
 // reserve says whether a source of that size may be loaded, and counts it then.
@@ -37,121 +30,34 @@ func (o *objectMemory) reserve(n int64) bool {
 	if fits {
 		o.used += n
 	}
-	o.refused = o.refused || !fits
 	return fits
 }
 
-// take counts n more bytes. It returns false if they are too many; they count all the
-// same until they are given back.
-func (o *objectMemory) take(n int64) bool {
+// add counts n more bytes. It returns false if they are too many; they count all the same.
+func (o *objectMemory) add(n int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.used += n
 	return n <= 0 || o.used <= o.budget
 }
 
-func (o *objectMemory) give(n int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.used -= n
+// room is how many bytes r may take while it is being filled.
+func (s *Store) room(r *resident) int64 {
+	s.memory.mu.RLock()
+	defer s.memory.mu.RUnlock()
+	s.db.objects.mu.Lock()
+	defer s.db.objects.mu.Unlock()
+	return s.db.objects.budget - s.db.objects.used + r.counted
 }
 
-// run runs fn in a goroutine that close waits for.
-func (o *objectMemory) run(fn func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.closed {
-		return
+// count makes the budget count what r takes by now. The caller holds memory.mu.
+func (r *resident) count() error {
+	more := r.size - r.counted
+	r.counted = r.size
+	if !r.s.db.objects.add(more) {
+		return errOverBudget
 	}
-	if o.running++; o.running == 1 {
-		o.ended = make(chan struct{})
-	}
-	go func() {
-		defer func() {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			if o.running--; o.running == 0 {
-				close(o.ended)
-			}
-		}()
-		fn()
-	}()
-}
-
-// wait returns once no goroutine runs.
-func (o *objectMemory) wait() {
-	o.mu.Lock()
-	running, ended := o.running > 0, o.ended
-	o.mu.Unlock()
-	if running {
-		<-ended
-	}
-}
-
-// tryRefused has the sources that did not fit try again.
-func (o *objectMemory) tryRefused(db *DB) {
-	o.mu.Lock()
-	refused := o.refused
-	o.refused = false
-	o.mu.Unlock()
-	if refused {
-		o.run(func() {
-			for _, s := range db.claimed() {
-				s.settleMemory()
-			}
-		})
-	}
-}
-
-// close drops all objects of a closed file.
-func (o *objectMemory) close(db *DB) {
-	for _, s := range db.claimed() {
-		s.endMemory()
-	}
-	o.mu.Lock()
-	o.closed = true
-	o.mu.Unlock()
-	o.wait()
-}
-
-func (db *DB) claimed() (all []*Store) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	for _, s := range db.claims {
-		all = append(all, s)
-	}
-	return all
-}
-
-// memory is a Store's objects in memory.
-type memory struct {
-	// now is the resident that is being loaded or served, or nil. served is nil until
-	// readers use that resident.
-	now, served atomic.Pointer[resident]
-	// wanted: the source is claimed, and there is a budget.
-	wanted atomic.Bool
-
-	// disagreed counts how often memory differed from the file. It is then loaded again;
-	// tests fail.
-	disagreed atomic.Uint64
-
-	mu   sync.Mutex // held while loading begins
-	seen sizes      // as last seen
-	last *resident  // the previous objects; a pointer stays as long as its record does
-
-	// mutated watches the objects if KUBE_CACHE_MUTATION_DETECTOR is set, as client-go
-	// does, until unwatched is closed. It does nothing by default.
-	mutated   cache.MutationDetector
-	unwatched chan struct{}
-	unwatch   sync.Once
-}
-
-// current is the resident that is being loaded or served. If loading is about to begin,
-// current waits for that.
-func (m *memory) current() *resident {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.now.Load()
+	return nil
 }
 
 // residentSize is about how much memory an object takes, with one index, in bytes. It was
@@ -253,18 +159,14 @@ func memoryLimit(root string, runtimeLimit int64) (limit int64) {
 // noMemoryLimit is above all real limits: systems state a large number for none.
 const noMemoryLimit = 1 << 60
 
-// sizes say how much memory a source's objects take: a constant for each, and a ratio to
-// its size in the file, which may be packed. ratio is 0 if unknown.
-type sizes struct{ each, ratio float64 }
+// estimate is about how much memory the source's objects take, in bytes. Packed objects and
+// those with many index values take more than meta shows. That is known once they have not
+// fitted. The caller holds memory.mu.
+func (s *Store) estimate(m *sourceMeta) int64 {
+	return int64(max(s.memory.factor, 1) * float64(s.shownSize(m)))
+}
 
-// seen returns the sizes of the slots.
-func (r *resident) seen() (s sizes) {
-	if r.stored <= 0 {
-		return s
-	}
-	n, each := int64(len(r.slots)), int64(0)
-	for _, sl := range r.slots {
-		each += residentBase + valuesSize(sl.values)
-	}
-	return sizes{float64(each) / float64(max(n, 1)), float64(r.size-each) / float64(r.stored)}
+// shownSize is what meta shows of the size in memory.
+func (s *Store) shownSize(m *sourceMeta) int64 {
+	return s.residentSize(int(m.Bytes)) + int64(m.Items.Count)*residentBase
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // TestObjectBudget: sources share the budget in the order in which they come. A source
-// that grows beyond it is dropped completely, and comes back when it would leave an
-// eighth free.
+// that grows beyond it is dropped completely, and comes back with a commit after which it
+// would leave an eighth free.
 func TestObjectBudget(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, ObjectMemory: 144_000})
 	var all []*Claimed
@@ -23,11 +23,10 @@ func TestObjectBudget(t *testing.T) {
 		if err := s.Replace(objs, "100"); err != nil {
 			t.Fatal(err)
 		}
-		db.objects.wait()
+		waitMemory(all...)
 	}
 	expect := func(what string, want ...bool) {
 		t.Helper()
-		db.objects.wait()
 		for i, s := range all {
 			sameInMemory(t, s.Store)
 			if is := s.inMemory() != nil; is != want[i] {
@@ -48,12 +47,14 @@ func TestObjectBudget(t *testing.T) {
 	}
 	expect("the last does not fit", true, true, false)
 	fill(all[0], 80)
-	expect("the first has grown beyond the budget", false, true, true)
+	expect("the first has grown beyond the budget", false, true, false)
+	fill(all[2], 29)
+	expect("the last has shrunk", false, true, true)
 	fill(all[0], 30)
 	expect("it has shrunk, but leaves too little", false, true, true)
 	all[1].Release()
-	db.objects.wait()
 	all = []*Claimed{all[0], all[2]}
+	fill(all[0], 31)
 	expect("another has been released", true, true)
 	for _, s := range all {
 		s.Release()
@@ -72,27 +73,14 @@ func TestPackedDoesNotFit(t *testing.T) {
 	}
 	f.rv = 2000
 	relist(t, f.s, "2000", RelistOptions{}, f.srv.list(), 10)
-	f.db.objects.wait()
-	if m := f.s.metaNow(); f.s.residentSize(int(m.Bytes)) > 100_000 || f.s.memory.now.Load() != nil || f.db.objects.reserve(f.s.estimate(m)) {
+	waitMemory(f.s)
+	if m := f.s.metaNow(); f.s.shownSize(m) > 100_000 || f.s.inMemory() != nil || f.db.objects.reserve(f.s.estimate(m)) {
 		t.Errorf("%d bytes in the file, estimated %d", m.Bytes, f.s.estimate(m))
 	}
 	f.event(0, "y")
-	if f.s.memory.now.Load() != nil {
+	if f.s.memory.now != nil {
 		t.Error("it is loaded again")
 	}
-	f.same()
-}
-
-// TestLargerThanSeen: the memory of small objects, in proportion to the file, is not a
-// measure for large ones, which would otherwise never be in memory again.
-func TestLargerThanSeen(t *testing.T) {
-	f := newResidentTest(t, Options{ObjectMemory: 4 << 20, maxCommitBytes: 1}, 40)
-	loadedInMemory(t, f.s)
-	for n := range 40 {
-		f.set(n, strings.Repeat("x", 20_000))
-	}
-	relist(t, f.s, fmt.Sprint(f.rv), RelistOptions{}, f.srv.list(), 5)
-	loadedInMemory(t, f.s)
 	f.same()
 }
 
@@ -100,8 +88,7 @@ func TestLargerThanSeen(t *testing.T) {
 func TestNoObjectMemory(t *testing.T) {
 	f := newResidentTest(t, Options{ObjectMemory: -1}, 3)
 	f.event(1, "y")
-	f.db.objects.wait()
-	if f.s.memory.now.Load() != nil {
+	if f.s.memory.now != nil {
 		t.Error("it is in memory")
 	}
 	f.same()

@@ -14,12 +14,33 @@ import (
 // loadedInMemory returns the memory that readers use, when loading has ended.
 func loadedInMemory(t testing.TB, s *Claimed) *resident {
 	t.Helper()
-	s.db.objects.wait()
+	waitMemory(s)
 	r := s.inMemory()
 	if r == nil {
 		t.Fatal("the objects are not in memory")
 	}
 	return r
+}
+
+// waitMemory returns once nothing is being loaded.
+func waitMemory(all ...*Claimed) {
+	for _, s := range all {
+		for loading := true; loading; {
+			s.awaitMemory()
+			s.memory.mu.RLock()
+			loading = s.memory.now != s.inMemory()
+			s.memory.mu.RUnlock()
+		}
+	}
+}
+
+// wantMemory says whether the source's objects may be in memory.
+func wantMemory(s *Claimed, wanted bool) {
+	s.forget()
+	s.memory.mu.Lock()
+	s.memory.wanted = wanted
+	s.memory.mu.Unlock()
+	s.settleMemory()
 }
 
 // sameInMemory compares memory with the file, if the source is in memory.

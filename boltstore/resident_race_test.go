@@ -3,6 +3,7 @@ package boltstore
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestResidentLosses(t *testing.T) {
 	if db.replaced.Load() != 1 {
 		t.Fatal("the file was not replaced")
 	}
-	db.objects.wait()
+	waitMemory(s)
 	if n := len(s.List()); n > 0 || s.inMemory() != nil || s.Err() == nil {
 		t.Errorf("%d objects that the file has lost, in memory %v, %v", n, s.inMemory() != nil, s.Err())
 	}
@@ -82,18 +83,21 @@ func slowly(t *testing.T, budget int64) (slow *slowCodec, db *DB, first, second 
 // two that do not fit together do not drop each other.
 func TestLoadedInTurn(t *testing.T) {
 	slow, db, first, second := slowly(t, 50_000)
-	if second.memory.now.Load() != nil {
+	if second.memory.now != nil {
 		t.Error("both are loaded where there is room for one")
 	}
 	if err := second.Add(configMap("ns", "more", 100, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if second.memory.now.Load() != nil {
+	if second.memory.now != nil {
 		t.Error("both are loaded where there is room for one, after a commit")
 	}
 	close(slow.go_)
 	loadedInMemory(t, first)
 	first.Release()
+	if err := second.Add(configMap("ns", "other", 101, nil)); err != nil {
+		t.Fatal(err)
+	}
 	loadedInMemory(t, second)
 	second.Release()
 	if db.objects.used != 0 {
@@ -105,11 +109,16 @@ func TestLoadedInTurn(t *testing.T) {
 // loaded.
 func TestLoadingEnds(t *testing.T) {
 	slow, db, first, second := slowly(t, 50_000)
-	first.Release()
+	var released sync.WaitGroup
+	released.Go(first.Release)
+	<-first.Ended()
 	close(slow.go_)
+	released.Wait()
+	if err := second.Add(configMap("ns", "other", 101, nil)); err != nil {
+		t.Fatal(err)
+	}
 	loadedInMemory(t, second)
 	second.Release()
-	db.objects.wait()
 	if db.objects.used != 0 {
 		t.Errorf("%d bytes are still counted", db.objects.used)
 	}
@@ -122,17 +131,20 @@ func TestIndexAddedWhileLoading(t *testing.T) {
 	slow, db, s := newSlow(t, Options{}, f.db.path)
 	f.db, f.s = db, s
 	<-slow.begun
-	late := cache.Indexers{"late": lateIndex}
-	s.indexing().change(func(fns cache.Indexers) { fns["late"] = lateIndex })
-	s.indexMemory(late, &adding{}) // what readers used before has just been dropped
+	if err := s.AddIndexers(cache.Indexers{"late": lateIndex}); err != nil {
+		t.Fatal(err)
+	}
 	close(slow.go_)
 	loadedInMemory(t, s)
 	for n := range 2 {
 		if keys, err := s.IndexKeys("late", "last03"); err != nil || fmt.Sprint(keys) != "[ns/cm003]" {
 			t.Errorf("%d: %v %v", n, keys, err)
 		}
-		s.indexing().buildLater()
 		waitBuilt(t, s, "late")
+		builtInMemory(s)
+	}
+	if !s.inMemory().has("late") {
+		t.Error("it is not read from memory")
 	}
 	f.same()
 }
@@ -219,42 +231,9 @@ func TestFileReadsWhileLoading(t *testing.T) {
 	}
 }
 
-// TestTwoLateIndices: building one index in the file does not affect another one that is
-// not built yet.
-func TestTwoLateIndices(t *testing.T) {
-	f := newResidentTest(t, Options{}, 10)
-	loadedInMemory(t, f.s)
-	f.s.indexLock.Lock() // the file's indices wait
-	object := f.get("ns/cm003")
-	for _, name := range []string{"one", "two"} {
-		if err := f.s.AddIndexers(cache.Indexers{name: lateIndex}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := f.s.indexing().build(cache.Indexers{"one": lateIndex}); err != nil {
-		t.Fatal(err)
-	}
-	check := func() {
-		t.Helper()
-		for _, name := range []string{"one", "two"} {
-			if keys, err := f.s.IndexKeys(name, "last03"); err != nil || fmt.Sprint(keys) != "[ns/cm003]" {
-				t.Errorf("%s: %v %v", name, keys, err)
-			}
-		}
-		if f.get("ns/cm003") != object {
-			t.Error("another pointer")
-		}
-	}
-	check()
-	f.s.indexLock.Unlock()
-	waitBuilt(t, f.s, "two")
-	check()
-	f.same()
-}
-
 // TestLateIndexFailsOnce: an index function that failed when it was added, and succeeds
-// when the file's index is built, finds the object in memory, too. So it does if the
-// file had the values all along.
+// when it is called again, finds the object in memory, too. So it does if the file had the
+// values all along.
 func TestLateIndexFailsOnce(t *testing.T) {
 	for _, had := range []bool{false, true} {
 		t.Run(fmt.Sprint("had ", had), func(t *testing.T) {
@@ -272,7 +251,6 @@ func TestLateIndexFailsOnce(t *testing.T) {
 				f.event(30, "y") // the index is incomplete
 			}
 			loadedInMemory(t, f.s)
-			f.s.indexLock.Lock()
 			failed := false
 			err := f.s.AddIndexers(cache.Indexers{"late": func(o any) ([]string, error) {
 				if !failed && o.(*corev1.ConfigMap).Name == "cm003" {
@@ -284,9 +262,10 @@ func TestLateIndexFailsOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.s.indexLock.Unlock()
 			waitBuilt(t, f.s, "late")
-			builtInMemory(f.s)
+			if err := f.s.indexing().reindexNoted(); err != nil || !failed {
+				t.Fatal(failed, err)
+			}
 			for range 2 {
 				if keys, err := f.s.IndexKeys("late", "last03"); err != nil || fmt.Sprint(keys) != "[ns/cm003]" {
 					t.Errorf("%v %v", keys, err)

@@ -55,14 +55,12 @@ func (s *Store) shutDown() {
 // and none.
 func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
 	if r := s.inMemory(); r != nil && s.whole(s.metaNow()) {
-		r.mu.RLock()
-		defer r.mu.RUnlock()
-		if r.ready && !r.dropped {
-			if is = (Contents{true, r.digest}); is == than {
-				return nil, is, nil
-			}
-			return r.store.List(), is, nil
+		s.memory.mu.RLock()
+		defer s.memory.mu.RUnlock()
+		if is = (Contents{true, r.digest}); is == than {
+			return nil, is, nil
 		}
+		return r.store.List(), is, nil
 	}
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		objs, is = nil, Contents{}

@@ -81,7 +81,7 @@ func TestListWhole(t *testing.T) {
 					w.woken(true)
 				}
 				if memory > 0 {
-					db.objects.wait()
+					waitMemory(s)
 				}
 				if got := w.sees(); got != want {
 					t.Errorf("%s: %s, want %s", what, got, want)

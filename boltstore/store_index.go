@@ -110,13 +110,8 @@ func (s indexing) unindexed(err error, key string) {
 	}
 }
 
+// callIndexer calls an index function, which may use the slice that it returns again.
 func callIndexer(name string, fn cache.IndexFunc, obj any) (values []string, err error) {
-	return indexed(name, fn, obj, func(v string) []string { return []string{v} })
-}
-
-// indexed calls an index function. one makes a slice of a single value, since the
-// function may reuse its own slice.
-func indexed(name string, fn cache.IndexFunc, obj any, one func(string) []string) (values []string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("index %s: its function panicked: %v", name, r)
@@ -129,7 +124,7 @@ func indexed(name string, fn cache.IndexFunc, obj any, one func(string) []string
 	case 0:
 		return nil, nil
 	case 1:
-		return one(values[0]), nil
+		return []string{values[0]}, nil
 	}
 	return sets.List(sets.New(values...)), nil
 }
@@ -153,22 +148,17 @@ func (s *Store) ByIndex(name, value string) ([]any, error) {
 		return nil, err
 	}
 	if r := s.inMemory(); r != nil && r.has(name) {
-		if objs, err := r.store.ByIndex(name, value); s.serves(r) {
-			return objs, err
-		}
+		return r.store.ByIndex(name, value)
 	}
 	return s.indexing().byIndex(name, []string{value})
 }
 
 func (s indexing) byIndex(name string, values []string) ([]any, error) {
 	if r := s.inMemory(); r != nil && r.has(name) {
-		read := func() ([]any, error) { return r.store.Index(name, indexValues(values)) }
-		if len(values) == 1 {
-			read = func() ([]any, error) { return r.store.ByIndex(name, values[0]) }
+		if len(values) == 1 { // without an allocation
+			return r.store.ByIndex(name, values[0])
 		}
-		if objs, err := read(); s.serves(r) {
-			return objs, err
-		}
+		return r.store.Index(name, indexValues(values))
 	}
 	objs := []any{}
 	built, err := s.readBuilt(name, func(m *sourceMeta, g genTx) error {
@@ -234,9 +224,7 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 		return nil, err
 	}
 	if r := s.inMemory(); r != nil && r.has(name) {
-		if keys, err := r.store.IndexKeys(name, value); s.serves(r) {
-			return keys, err
-		}
+		return r.store.IndexKeys(name, value)
 	}
 	keys := []string{}
 	built, err := s.indexing().readBuilt(name, func(m *sourceMeta, g genTx) (err error) {
@@ -266,9 +254,7 @@ func (s *Store) listIndexFuncValues(name string) ([]string, error) {
 		return []string{}, nil
 	}
 	if r := s.inMemory(); r != nil && r.has(name) {
-		if values := r.store.ListIndexFuncValues(name); s.serves(r) {
-			return values, nil
-		}
+		return r.store.ListIndexFuncValues(name), nil
 	}
 	values := []string{}
 	built, err := s.indexing().readBuilt(name, func(m *sourceMeta, g genTx) error {

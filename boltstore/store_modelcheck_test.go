@@ -50,7 +50,7 @@ func (m *storeModel) check() {
 		m.fail("%+v %v", r, err)
 	}
 	if m.rnd.IntN(2) == 0 {
-		m.db.objects.wait()
+		waitMemory(m.s)
 	}
 	sameInMemory(m.t, m.s.Store)
 	st := m.s.State()

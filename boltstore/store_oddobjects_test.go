@@ -103,9 +103,9 @@ func TestObjectsWithoutContent(t *testing.T) {
 	s := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "sets", Form: FormTyped}, Example: &noContent{}})
 	all := map[string]any{"a": &noContent{}, "b": &noContent{}, "c": &noContent{}}
 	must(t, s.ReplaceByKey(all, ""))
-	db.objects.wait()
+	waitMemory(s)
 	must(t, s.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "a", Transaction: cache.Transaction{Type: cache.TransactionTypeDelete}}))
-	db.objects.wait()
+	waitMemory(s)
 	if keys, objs := s.ListKeys(), s.List(); len(keys) != 2 || len(objs) != 2 || s.memory.disagreed.Load() > 0 {
 		t.Error(keys, objs, s.memory.disagreed.Load())
 	}

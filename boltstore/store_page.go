@@ -35,8 +35,10 @@ func (s *Store) Page(from []byte, n int) (p Page, err error) {
 }
 
 // ServerPage is Page for handlers. It is not synced before the first list, and after the
-// program has stored objects itself not before the next one.
+// program has stored objects itself not before the next one. It waits for objects that are
+// being loaded into memory: handlers and readers then have the same ones.
 func (s *Claimed) ServerPage(from []byte, n int) (p Page, err error) {
+	s.awaitMemory()
 	return s.reading().pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
 		if !m.listed() {
 			return genTx{}

@@ -65,12 +65,10 @@ func (s *Store) in(tx *bolt.Tx, fn func(m *sourceMeta, src sourceTx) error) erro
 	return fn(m, src)
 }
 
-// known returns the object of exactly that record, nil if memory does not have it.
+// known returns the object of exactly that record, nil if it is not in memory.
 func (s *Store) known(key string, r *format.Record) any {
-	if res := s.memory.now.Load(); res != nil {
-		if obj := res.known(key, r); obj != nil {
-			return obj
-		}
+	if obj := s.resident(key, r); obj != nil {
+		return obj
 	}
 	return s.hot.get(key, r)
 }
@@ -86,24 +84,16 @@ func (s *Store) keep(key string, r *format.Record, obj any) {
 // that ask for the same record at once get the same object. keep puts it into the cache,
 // before others may ask again.
 func (s reading) decode(key string, r *format.Record, keep bool) (any, error) {
-	res := s.memory.now.Load()
-	if res != nil {
-		if obj := res.known(key, r); obj != nil {
-			return obj, nil
-		}
+	if obj := s.resident(key, r); obj != nil {
+		return obj, nil
 	}
 	obj, done := s.hot.once(key, r)
 	if obj != nil {
 		return obj, nil
 	}
 	defer func() { done(obj) }() // also if the codec panics
-	if res != nil {
-		if obj = res.known(key, r); obj != nil { // by now
-			return obj, nil
-		}
-	}
 	obj, err := s.decodeNew(key, r)
-	if err == nil && keep && (res == nil || !res.keep(key, r, obj)) {
+	if err == nil && keep {
 		s.keep(key, r, obj)
 	}
 	return obj, err
@@ -158,7 +148,6 @@ func (s reading) decodeAll(raws []layout.Raw, keep bool) (keys []string, objs []
 // that no checksum shows, such as an old page.
 func (s reading) decodeListed(raws []layout.Raw, keep bool, name string, values []string) (keys []string, objs []any, err error) {
 	keys, objs = make([]string, len(raws)), make([]any, len(raws))
-	keep = keep || s.memory.now.Load() != nil // the loader need not decode it again
 	listed := oneOf(values)
 	err = s.decodeEach(raws, func(i int, key string, r *format.Record) error {
 		keys[i] = key
@@ -240,9 +229,8 @@ func (s *Store) Get(obj any) (any, bool, error) {
 // error, never the object.
 func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 	if r := s.inMemory(); r != nil {
-		if obj, exists = r.store.Get(key); s.serves(r) {
-			return obj, exists, nil
-		}
+		obj, exists = r.store.Get(key)
+		return obj, exists, nil
 	}
 	return s.reading().get(key)
 }
@@ -301,9 +289,7 @@ func (s *Store) List() []any {
 // the last committed ones.
 func (s *Store) ListErr() ([]any, error) {
 	if r := s.inMemory(); r != nil {
-		if objs := r.store.List(); s.serves(r) {
-			return objs, nil
-		}
+		return r.store.List(), nil
 	}
 	objs := []any{}
 	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
@@ -331,9 +317,7 @@ func (s *Store) ListKeys() []string {
 // ListKeysErr is ListKeys with an error that says why keys are missing.
 func (s *Store) ListKeysErr() ([]string, error) {
 	if r := s.inMemory(); r != nil {
-		if keys := r.store.ListKeys(); s.serves(r) {
-			return keys, nil
-		}
+		return r.store.ListKeys(), nil
 	}
 	keys := []string{}
 	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {

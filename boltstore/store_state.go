@@ -129,7 +129,7 @@ func (s *Store) damaged(err error) {
 		close(s.brokenCh)
 	}
 	s.mu.Unlock()
-	s.forget(s.memory.current())
+	s.forget()
 	switch {
 	case first && s.viewed:
 		s.tellClaim(err)

@@ -105,7 +105,6 @@ func (s *Claimed) PageStored(from []byte, n int) (objs []Stored, next []byte, er
 // storedOf decodes records with their times. keep is as for decodeAll.
 func (s reading) storedOf(m *sourceMeta, raws []layout.Raw, keep bool) ([]Stored, error) {
 	objs := make([]Stored, len(raws))
-	keep = keep || s.memory.now.Load() != nil
 	err := s.decodeEach(raws, func(i int, key string, r *format.Record) (err error) {
 		o := Stored{Key: key, is: idOf(r)}
 		if o.Object, err = s.decode(key, r, keep); err != nil {

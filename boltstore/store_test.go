@@ -51,7 +51,7 @@ func testStoreIsAnIndexer(t *testing.T, o Options) {
 			rv := int(seed)*1000 + step + 1
 			both(t, model, store, randomWrite(r, rv))
 			if step%10 == 9 {
-				db.objects.wait()
+				waitMemory(store)
 				sameInMemory(t, store.Store)
 				compareIndexers(t, model, store)
 			}

@@ -19,7 +19,7 @@ func (s *Claimed) SetTransformVersion(v string) {
 	s.transform = v
 	s.mu.Unlock()
 	if changed {
-		s.forget(s.memory.current())
+		s.forget()
 		s.settleMemory()
 	}
 }

@@ -198,17 +198,14 @@ func (s *Claimed) BookmarkErr(rv string) error {
 }
 
 // AddIndexers adds indices, at any time. It returns once readers find all objects by
-// them. If the objects are in memory, the file's indices are built afterwards, beside
-// other work; until then a read from the file calls the index functions. Otherwise
-// AddIndexers builds them, locally and in steps. It writes only records whose values
-// differ. Those without a version are built beside other work, and reads by them wait.
+// them: it builds them in the file, locally and in steps, and writes only records whose
+// values differ. Those without a version are built beside other work, and reads by them wait.
 func (s *Claimed) AddIndexers(add cache.Indexers) error {
 	if err := s.errReleased(); err != nil {
 		return err
 	}
 	add = maps.Clone(add) // the caller may change its map while the file's indices are built
-	inMemory, err := s.indexing().add(add)
-	if err != nil || inMemory {
+	if err := s.indexing().add(add); err != nil {
 		return err
 	}
 	if err := s.indexing().buildVersioned(add); err != nil {

@@ -66,6 +66,7 @@ var lifeScenarios = []scenario{
 // shownBy are the items of docs/differences.md that other tests show, with the package
 // and the test.
 var shownBy = map[string]string{
+	"`AddIndexers`":                               "boltstore TestIndexAddedInMemory",
 	"A handler that is behind":                    "informer TestSlowHandler",
 	"A handler that is removed":                   "informer TestRemovedInMidLife",
 	"What a program writes":                       "boltstore TestOneWriter",

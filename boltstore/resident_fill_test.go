@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,12 +17,12 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// TestIndexBuiltLater: an index that is added to objects in memory can be used at once. A
-// read from the file finds the same objects, before and after the file has the index.
-func TestIndexBuiltLater(t *testing.T) {
+// TestIndexAddedInMemory: an index that is added to objects in memory finds the same
+// objects as one in the file.
+func TestIndexAddedInMemory(t *testing.T) {
 	f := newResidentTest(t, Options{}, 40)
 	loadedInMemory(t, f.s)
-	f.s.indexLock.Lock() // the file's index waits
+	object := f.get("ns/cm003")
 	var calls atomic.Int64
 	err := f.s.AddIndexers(cache.Indexers{"late": func(o any) ([]string, error) {
 		calls.Add(1)
@@ -31,9 +30,6 @@ func TestIndexBuiltLater(t *testing.T) {
 	}})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if n := calls.Load(); n != 40 {
-		t.Errorf("the function was called %d times", n)
 	}
 	check := func(what string) {
 		t.Helper()
@@ -50,15 +46,19 @@ func TestIndexBuiltLater(t *testing.T) {
 			t.Errorf("%s: %d values", what, n)
 		}
 	}
-	check("in memory")
-	f.s.memory.wanted.Store(false)
-	f.s.forget(f.s.memory.current())
-	check("from the file, without the index")
-	f.s.indexLock.Unlock()
+	check("while it is built, or after")
 	waitBuilt(t, f.s, "late")
+	builtInMemory(f.s)
+	if n := calls.Load(); n != 41 { // and that of Index
+		t.Errorf("the function was called %d times", n)
+	}
+	if !f.s.inMemory().has("late") || f.get("ns/cm003") != object {
+		t.Error("it is not in memory, or the objects are others")
+	}
+	check("in memory")
+	wantMemory(f.s, false)
 	check("from the file")
-	f.s.memory.wanted.Store(true)
-	f.s.settleMemory()
+	wantMemory(f.s, true)
 	loadedInMemory(t, f.s)
 	check("loaded again")
 	f.same()
@@ -128,9 +128,6 @@ func TestLoadedAndReplayedOnce(t *testing.T) {
 		if is, _ := r.store.Get(key); is != obj {
 			t.Fatalf("%s: readers see another object than the handler was told", key)
 		}
-	}
-	if r.early != nil {
-		t.Errorf("%d objects are kept twice", len(r.early))
 	}
 	f.same()
 }
@@ -241,70 +238,12 @@ func TestReadersWaitForMemory(t *testing.T) {
 	sameInMemory(t, s.Store)
 }
 
-// TestReloadedInTheirPlace: while other contents are loaded, the earlier objects are
-// dropped as the new ones come, so that both together take no more than either.
-func TestReloadedInTheirPlace(t *testing.T) {
-	c, err := codec.For(&corev1.ConfigMap{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	decoded := &decodingCodec{Codec: c, on: func() {}}
-	f := newResidentTest(t, Options{ObjectMemory: -1}, 40)
-	closeTest(t, f.db)
-	f.db = openTest(t, f.db.path, Options{Durability: DurabilityProcess, ObjectMemory: 16 << 20, maxCommitBytes: 1})
-	f.s = claimTest(t, f.db, Claim{Codec: decoded, Indexers: indexers})
-	change := func(text string) {
-		t.Helper()
-		for n := range 40 {
-			f.set(n, strings.Repeat(text, 50_000))
-		}
-		relist(t, f.s, fmt.Sprint(f.rv), RelistOptions{}, f.srv.list(), 5)
-	}
-	change("x")
-	before := loadedInMemory(t, f.s)
-	var most atomic.Int64
-	decoded.on = func() {
-		r := f.s.memory.now.Load()
-		if r == nil || r == before {
-			return
-		}
-		r.mu.RLock()
-		size := r.size
-		r.mu.RUnlock()
-		before.mu.RLock()
-		defer before.mu.RUnlock()
-		for _, sl := range before.slots {
-			size += sl.size
-		}
-		for old := most.Load(); size > old && !most.CompareAndSwap(old, size); old = most.Load() {
-		}
-	}
-	change("y")
-	loaded := loadedInMemory(t, f.s)
-	if m := most.Load(); loaded == before || m == 0 || m > loaded.size*3/2 {
-		t.Errorf("%d bytes at most, for objects of %d", m, loaded.size)
-	}
-	f.same()
-}
-
-// decodingCodec calls a function at each decoding.
-type decodingCodec struct {
-	codec.Codec
-	on func()
-}
-
-func (c *decodingCodec) Decode(b []byte) (runtime.Object, error) {
-	c.on()
-	return c.Codec.Decode(b)
-}
-
 // TestOnePointerAtTwoKeys: a program may store one object at several keys, as in a
 // ThreadSafeStore. Memory that is loaded afterwards stays the same as the file.
 func TestOnePointerAtTwoKeys(t *testing.T) {
 	f := newResidentTest(t, Options{}, 3)
 	f.unfed()
-	f.s.memory.wanted.Store(false)
-	f.s.forget(f.s.memory.current())
+	wantMemory(f.s, false)
 	o := configMap("ns", "both", 100, map[string]string{"words": "a"})
 	both := []string{"ns/one", "ns/two"}
 	for _, key := range both {
@@ -312,8 +251,7 @@ func TestOnePointerAtTwoKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f.s.memory.wanted.Store(true)
-	f.s.settleMemory()
+	wantMemory(f.s, true)
 	loadedInMemory(t, f.s)
 	for n := range both {
 		if keys, err := f.s.IndexKeys("words", "a"); err != nil || !slices.Equal(keys, both[n:]) {
@@ -333,9 +271,8 @@ func TestMemoryBesideClose(t *testing.T) {
 	db := openTest(t, testPath(t), Options{ObjectMemory: 1 << 20})
 	s := claimTest(t, db, Claim{})
 	s.Release()
-	s.memory.unwatched = nil // as before beginMemory
 	s.beginMemory()
-	if s.memory.wanted.Load() || s.memory.unwatched != nil {
-		t.Error("memory is wanted after the end")
+	if s.memory.now != nil {
+		t.Error("objects are loaded after the end")
 	}
 }
