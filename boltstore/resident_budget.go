@@ -1,15 +1,13 @@
 package boltstore
 
 import (
+	"math"
 	"os"
-	"path"
-	"path/filepath"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/internal/memlimit"
 )
 
 // objectMemory is the part of a DB that shares Options.ObjectMemory among its sources,
@@ -110,54 +108,22 @@ const residentValue = 250
 const objectMemoryWithoutLimit = 8 << 20
 
 // defaultObjectMemory is Options.ObjectMemory's default.
-func defaultObjectMemory() int64 { return objectMemoryOf(memoryLimit("/", debug.SetMemoryLimit(-1))) }
+func defaultObjectMemory() int64 {
+	return objectMemoryOf(debug.SetMemoryLimit(-1), memlimit.Cgroup(os.DirFS("/")))
+}
 
-func objectMemoryOf(limit int64) int64 {
-	if limit <= 0 {
+// objectMemoryOf is a quarter of the least limit. Go's runtime says that there is none by the
+// largest number, a control group by 0.
+func objectMemoryOf(runtime, cgroup int64) int64 {
+	limit := runtime
+	if cgroup > 0 {
+		limit = min(limit, cgroup)
+	}
+	if limit <= 0 || limit == math.MaxInt64 {
 		return objectMemoryWithoutLimit
 	}
 	return max(limit/4, 1)
 }
-
-// memoryLimit is the memory limit of the process, 0 if it has none. root is "/", and
-// another folder in tests.
-func memoryLimit(root string, runtimeLimit int64) (limit int64) {
-	least := func(n int64) {
-		if n > 0 && n < noMemoryLimit && (limit == 0 || n < limit) {
-			limit = n
-		}
-	}
-	least(runtimeLimit)
-	own, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
-	for line := range strings.Lines(string(own)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) < 3 {
-			continue
-		}
-		dir, name := "sys/fs/cgroup", "memory.max"
-		switch {
-		case parts[1] == "memory":
-			dir, name = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		case parts[0] != "0":
-			continue
-		}
-		// The limits of the groups above hold, too. In a container the path may be that
-		// of the host, and only the root exists.
-		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
-			if b, err := os.ReadFile(filepath.Join(root, dir, group, name)); err == nil {
-				n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64) // "max" is no limit
-				least(n)
-			}
-			if group == "/" {
-				break
-			}
-		}
-	}
-	return limit
-}
-
-// noMemoryLimit is above all real limits: systems state a large number for none.
-const noMemoryLimit = 1 << 60
 
 // estimate is about how much memory the source's objects take, in bytes. Packed objects and
 // those with many index values take more than meta shows. That is known once they have not

@@ -2,8 +2,7 @@ package boltstore
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
+	"math"
 	"strings"
 	"testing"
 )
@@ -94,39 +93,19 @@ func TestNoObjectMemory(t *testing.T) {
 	f.same()
 }
 
-// TestMemoryLimit: the limits of the control group, of the groups above it and of Go's
-// runtime are respected.
-func TestMemoryLimit(t *testing.T) {
-	for name, c := range map[string]struct {
-		files   map[string]string
-		runtime int64
-		want    int64
-	}{
-		"none":            {nil, 1<<63 - 1, 0},
-		"runtime":         {nil, 1000, 1000},
-		"container":       {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "2000\n"}, 1<<63 - 1, 2000},
-		"no limit":        {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, 1<<63 - 1, 0},
-		"the smaller":     {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "2000\n"}, 1500, 1500},
-		"a group above":   {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "3000", "sys/fs/cgroup/a/b/memory.max": "max"}, 1<<63 - 1, 3000},
-		"version 1":       {map[string]string{"proc/self/cgroup": "4:cpu:/\n3:memory:/x\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "4000"}, 1<<63 - 1, 4000},
-		"version 1, none": {map[string]string{"proc/self/cgroup": "3:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712"}, 1<<63 - 1, 0},
-		"the host's path": {map[string]string{"proc/self/cgroup": "3:memory:/docker/0a\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "5000"}, 1<<63 - 1, 5000},
-		"malformed":       {map[string]string{"proc/self/cgroup": "what\n0::\n", "sys/fs/cgroup/memory.max": "much"}, 1<<63 - 1, 0},
+// TestObjectMemoryOfLimit: the default is a quarter of the least limit.
+func TestObjectMemoryOfLimit(t *testing.T) {
+	for _, c := range []struct{ runtime, cgroup, want int64 }{
+		{math.MaxInt64, 0, 8 << 20},
+		{0, 0, 8 << 20},
+		{1000, 0, 250},
+		{1000, 2000, 250},
+		{math.MaxInt64, 1 << 30, 256 << 20},
+		{1 << 31, 1 << 30, 256 << 20},
+		{1, 0, 1},
 	} {
-		root := t.TempDir()
-		for file, text := range c.files {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+		if got := objectMemoryOf(c.runtime, c.cgroup); got != c.want {
+			t.Errorf("%+v: %d", c, got)
 		}
-		if got := memoryLimit(root, c.runtime); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
-		}
-	}
-	if a, b := objectMemoryOf(0), objectMemoryOf(1<<30); a != 8<<20 || b != 256<<20 {
-		t.Error(a, b)
 	}
 }
