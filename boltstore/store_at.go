@@ -2,9 +2,9 @@ package boltstore
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -109,92 +109,53 @@ func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 }
 
 // PageAt returns objects of a moment whose keys begin with prefix, in the order of the
-// keys. It begins at the key from, and ends after n objects, or about n times 16 KiB in the
-// file and at most 1 MiB. more says whether another one follows. The error is ErrTrimmed if
-// the journal no longer leads back to the moment.
-//
-// A source with keys of more than 512 bytes is not in the order of the keys, so each page
-// reads all keys.
-func (s *Store) PageAt(at Moment, prefix, from string, n int) (keys []string, objs []any, more bool, err error) {
-	raws, more, err := s.rawsAt(at, prefix, from, n)
+// file, which is that of their item keys. It begins at the item key from, nil for the first
+// one, and ends after n objects, or about n times 16 KiB in the file and at most 1 MiB. next
+// is where the next page begins, nil after the last one. The error is ErrTrimmed if the
+// journal no longer leads back to the moment.
+func (s *Store) PageAt(at Moment, prefix string, from []byte, n int) (keys []string, objs []any, next []byte, err error) {
+	raws, next, err := s.rawsAt(at, prefix, from, n)
 	if err != nil {
-		return nil, nil, false, err
+		return nil, nil, nil, err
 	}
 	keys, objs, err = s.reading().decodeAll(raws, false)
-	return keys, objs, more, s.explained(err)
+	return keys, objs, next, s.explained(err)
 }
 
 // rawsAt returns copies of the records of PageAt.
-func (s *Store) rawsAt(at Moment, prefix, from string, n int) (raws []layout.Raw, more bool, err error) {
+func (s *Store) rawsAt(at Moment, prefix string, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size, most := 0, min(n*(16<<10), 4*pageBytes)
-	begin := func() { raws, size, more = nil, 0, false }
-	err = s.walkAt(at, prefix, from, begin, func(key string, raw []byte) bool {
-		if more = len(raws) >= max(n, 1) || len(raws) > 0 && size >= most; more {
-			return false
+	err = s.at(func(m *sourceMeta, src sourceTx, g genTx) error {
+		raws, size, next = nil, 0, nil
+		if !m.reaches(at.Series, at.Seq) {
+			return ErrTrimmed
 		}
-		raws = append(raws, layout.Raw{Key: index.AppendKey(nil, key), Stored: bytes.Clone(raw)})
-		size += len(raw)
-		return true
+		before, err := src.undone(at.Seq, m.Seq, prefix)
+		if err != nil {
+			return err
+		}
+		return g.eachAt(before, prefix, from, func(item []byte, record []byte) bool {
+			if len(raws) >= max(n, 1) || len(raws) > 0 && size >= most {
+				next = bytes.Clone(item)
+				return false
+			}
+			raws = append(raws, layout.Raw{Key: bytes.Clone(item), Stored: bytes.Clone(record)})
+			size += len(record)
+			return true
+		})
 	})
-	return raws, more, err
-}
-
-// CountAt counts the objects that PageAt would return, at most n.
-func (s *Store) CountAt(at Moment, prefix, from string, n int) (count int, err error) {
-	err = s.walkAt(at, prefix, from, func() { count = 0 }, func(string, []byte) bool {
-		count++
-		return count < n
-	})
-	return count, err
+	return raws, next, err
 }
 
 // overlayBytes bounds the part of the journal that is kept in memory to go back to a
 // moment.
 const overlayBytes = 64 << 20
 
-// walkAt calls fn with the records of a moment, in the order of the keys, until fn
-// returns false. begin is called first, and again if the walk begins again.
-func (s *Store) walkAt(at Moment, prefix, from string, begin func(), fn func(key string, raw []byte) bool) error {
-	from = max(from, prefix)
-	return s.at(func(m *sourceMeta, src sourceTx, g genTx) error {
-		begin()
-		if !m.reaches(at.Series, at.Seq) {
-			return ErrTrimmed
-		}
-		before, err := src.undone(at.Seq, m.Seq, func(key string) bool { return key >= from && strings.HasPrefix(key, prefix) })
-		if err != nil {
-			return err
-		}
-		changed := make([]string, 0, len(before))
-		for key := range before {
-			changed = append(changed, key)
-		}
-		slices.Sort(changed)
-		give := func(key string, raw func() []byte) bool {
-			for len(changed) > 0 && (key == "" || changed[0] <= key) {
-				k := changed[0]
-				changed = changed[1:]
-				if b := before[k]; b != nil && !fn(k, b) {
-					return false
-				}
-				if k == key {
-					return true
-				}
-			}
-			return key == "" || fn(key, raw())
-		}
-		more, err := g.eachFrom(prefix, from, give)
-		if more && err == nil {
-			give("", nil) // the rest of the objects at that moment
-		}
-		return err
-	})
-}
-
-// undone returns, for the keys that entries up to last have changed, the records as of
-// seq after. nil means that there was none.
-func (t sourceTx) undone(after, last uint64, want func(key string) bool) (before map[string][]byte, err error) {
+// undone returns, by item key, the records as of seq after, of the keys with the prefix
+// that entries up to last have changed. nil means that there was none.
+func (t sourceTx) undone(after, last uint64, prefix string) (before map[string][]byte, err error) {
 	size := 0
+	before = map[string][]byte{}
 	for seq := after + 1; seq <= last; {
 		first, drafts, err := t.blockAt(seq, t.unpackBlock)
 		if err != nil {
@@ -203,87 +164,81 @@ func (t sourceTx) undone(after, last uint64, want func(key string) bool) (before
 		if drafts == nil {
 			return nil, ErrTrimmed
 		}
-		if before == nil {
-			before = map[string][]byte{}
-		}
 		for _, d := range drafts[seq-first:] {
-			if _, ok := before[d.Key]; ok || !want(d.Key) {
+			item := string(index.AppendKey(nil, d.Key))
+			if _, ok := before[item]; ok || !strings.HasPrefix(d.Key, prefix) {
 				continue
 			}
 			raw := d.Previous()
 			if size += len(raw) + len(d.Key); size > overlayBytes {
 				return nil, fmt.Errorf("%w: too much has changed since", ErrTrimmed)
 			}
-			before[d.Key] = raw
+			before[item] = raw
 		}
 		seq = first + uint64(len(drafts))
 	}
 	return before, nil
 }
 
-// eachFrom calls fn with the keys of the objects that the server showed last, in order,
-// until fn returns false. It says whether fn wants more. raw returns the record within
-// the transaction.
-func (g genTx) eachFrom(prefix, from string, fn func(key string, raw func() []byte) bool) (more bool, err error) {
-	if !g.hasHashedKeys() {
-		more = true
-		err := g.each(index.From(from), func(key string, r layout.Raw) bool {
-			switch {
-			case key < from:
-				return true
-			case !strings.HasPrefix(key, prefix):
+// eachAt is each with the records of a moment: those in before take the place of the
+// present ones.
+func (g genTx) eachAt(before map[string][]byte, prefix string, from []byte, fn func(item, record []byte) bool) error {
+	changed := slices.Sorted(maps.Keys(before))
+	at, _ := slices.BinarySearch(changed, string(from))
+	changed = changed[at:]
+	// upTo calls fn with the changed ones before an item key, nil for all.
+	upTo := func(item []byte) bool {
+		for len(changed) > 0 && (item == nil || changed[0] < string(item)) {
+			was := changed[0]
+			changed = changed[1:]
+			if before[was] != nil && !fn([]byte(was), before[was]) {
 				return false
 			}
-			more = r.In == nil || fn(key, r.Open)
-			return more
-		})
-		return more, err
-	}
-	type found struct {
-		key string
-		r   layout.Raw
-	}
-	var all []found
-	err = g.each(nil, func(key string, r layout.Raw) bool {
-		if r.In != nil && key >= from && strings.HasPrefix(key, prefix) {
-			all = append(all, found{key, r})
 		}
 		return true
-	})
-	if err != nil {
-		return false, err
 	}
-	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(a.key, b.key) })
-	for _, f := range all {
-		if !fn(f.key, f.r.Open) {
-			return false, nil
+	more, err := g.each(prefix, from, func(item []byte, r layout.Raw) bool {
+		if !upTo(item) {
+			return false
 		}
+		if len(changed) > 0 && changed[0] == string(item) {
+			return upTo(append(item, 0))
+		}
+		return fn(item, r.Open())
+	})
+	if more && err == nil {
+		upTo(nil)
 	}
-	return true, nil
+	return err
 }
 
-// hasHashedKeys says whether some keys are so long that the file has their hashes.
-func (g genTx) hasHashedKeys() bool {
-	at, _ := g.Items.Cursor().Seek(index.Hashed)
-	return at != nil
-}
-
-// each calls fn with the keys from an item key on, in the order of item keys, and with their
-// records, until fn returns false.
-func (g genTx) each(from []byte, fn func(key string, r layout.Raw) bool) error {
+// each calls fn with the item keys from a place on whose keys begin with prefix, in the
+// order of the file, and with their records, until fn returns false. more says whether fn
+// never returned false.
+func (g genTx) each(prefix string, from []byte, fn func(item []byte, r layout.Raw) bool) (more bool, err error) {
+	if first := index.From(prefix); bytes.Compare(from, first) < 0 {
+		from = first
+	}
 	c := g.Items.Cursor()
 	var last []byte
-	for at, r := c.Seek(from); at != nil; at, r = c.Next() {
+	for at, r := c.Seek(from); at != nil; {
 		if last != nil && bytes.Compare(at, last) <= 0 {
-			return layout.OutOfOrder(at)
+			return false, layout.OutOfOrder(at)
 		}
 		last = append(last[:0], at...)
 		key, err := keyOf(r)
-		if err != nil || !fn(key, r) {
-			return err
+		switch {
+		case err != nil:
+			return false, err
+		case !strings.HasPrefix(key, prefix) && bytes.Compare(at, index.Hashed) < 0:
+			at, r = c.Seek(index.Hashed) // of the other keys only long ones may have the prefix
+			continue
+		case strings.HasPrefix(key, prefix) && !fn(last, r):
+			return false, nil
 		}
+		at, r = c.Next()
 	}
-	return nil
+	return true, nil
 }
 
 // EntriesAt are changes that follow a moment.

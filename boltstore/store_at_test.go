@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,33 +13,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/index"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // contentAt reads a moment in pages of n.
 func contentAt(s *Store, at Moment, prefix string, n int) (map[string]string, error) {
-	content, from, last := map[string]string{}, "", ""
-	for {
-		keys, objs, more, err := s.PageAt(at, prefix, from, n)
+	content, from, last := map[string]string{}, []byte(nil), []byte(nil)
+	for first := true; first || from != nil; first = false {
+		keys, objs, next, err := s.PageAt(at, prefix, from, n)
 		if err != nil {
 			return nil, err
 		}
 		for i, key := range keys {
-			if key <= last || !strings.HasPrefix(key, prefix) {
-				return nil, fmt.Errorf("%q after %q", key, last)
+			item := index.AppendKey(nil, key)
+			if bytes.Compare(item, last) <= 0 || bytes.Compare(item, from) < 0 || !strings.HasPrefix(key, prefix) {
+				return nil, fmt.Errorf("%q after %q, from %q", key, last, from)
 			}
-			content[key], last = modelText(objs[i].(*corev1.ConfigMap)), key
+			content[key], last = modelText(objs[i].(*corev1.ConfigMap)), item
 		}
-		if !more {
-			break
-		}
-		from = last + "\x00"
+		from = next
 	}
-	count, err := s.CountAt(at, prefix, "", 1<<30)
-	if err == nil && count != len(content) {
-		err = fmt.Errorf("counted %d of %d", count, len(content))
-	}
-	return content, err
+	return content, nil
 }
 
 // follower is a reader that goes on from a moment.

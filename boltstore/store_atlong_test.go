@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestMomentOfLongKeys: the pages of a moment have all objects in the order of their keys,
-// even if a file has only the hashes of some keys.
+// TestMomentOfLongKeys: the pages of a moment have all objects in the order of the file, even
+// if it has only the hashes of some keys.
 func TestMomentOfLongKeys(t *testing.T) {
 	names := func(to map[string]runtime.Object, ns, name string, n int) {
 		for i := range n {

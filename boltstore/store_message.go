@@ -16,10 +16,10 @@ func (s *Store) HasMessages() bool { return s.codec.ID() == codec.IDProtobuf }
 
 // MessagesAt is PageAt for a source that HasMessages. It decodes nothing: it returns each
 // object's key, version and message.
-func (s *Store) MessagesAt(at Moment, prefix, from string, n int) (keys, versions []string, msgs [][]byte, more bool, err error) {
-	raws, more, err := s.rawsAt(at, prefix, from, n)
+func (s *Store) MessagesAt(at Moment, prefix string, from []byte, n int) (keys, versions []string, msgs [][]byte, next []byte, err error) {
+	raws, next, err := s.rawsAt(at, prefix, from, n)
 	if err != nil {
-		return nil, nil, nil, false, err
+		return nil, nil, nil, nil, err
 	}
 	keys, versions, msgs = make([]string, len(raws)), make([]string, len(raws)), make([][]byte, len(raws))
 	err = s.reading().decodeEach(raws, func(i int, key string, r *format.Record) error {
@@ -30,7 +30,7 @@ func (s *Store) MessagesAt(at Moment, prefix, from string, n int) (keys, version
 		keys[i], versions[i], msgs[i] = key, r.ResourceVersion, msg
 		return nil
 	})
-	return keys, versions, msgs, more, s.explained(err)
+	return keys, versions, msgs, next, s.explained(err)
 }
 
 // message returns a verified record's message.

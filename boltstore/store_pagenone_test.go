@@ -41,8 +41,8 @@ func TestPageOfNone(t *testing.T) {
 		}
 		at, _, err := s.Moment("")
 		must(t, err)
-		if keys, _, more, err := s.PageAt(at, "", "", n); err != nil || len(keys) != 1 || !more {
-			t.Errorf("PageAt of %d: %v %v %v", n, keys, more, err)
+		if keys, _, next, err := s.PageAt(at, "", nil, n); err != nil || len(keys) != 1 || next == nil {
+			t.Errorf("PageAt of %d: %v %q %v", n, keys, next, err)
 		}
 	}
 }

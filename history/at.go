@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/index"
 )
 
 // ErrUnknown: the file does not have the object's state at that moment.
@@ -43,7 +44,7 @@ func At(s *boltstore.Store, key string, m Moment) (obj any, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s at %s: %w", key, m, err)
 	}
-	keys, objs, _, err := s.PageAt(at, key, key, 1)
+	keys, objs, _, err := s.PageAt(at, key, index.AppendKey(nil, key), 1)
 	switch {
 	case errors.Is(err, boltstore.ErrTrimmed) || errors.Is(err, boltstore.ErrNotWhole):
 		return nil, fmt.Errorf("%s at %s: %w", key, m, unknown("%v", err))

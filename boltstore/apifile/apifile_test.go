@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,94 +91,38 @@ func TestRefused(t *testing.T) {
 	expect(t, h, "/api/v1/namespaces/a/configmaps/x%25", 400, `Name parameter invalid: \"x%\": may not contain '%'`)
 }
 
-// TestPages: pages of a list are of one state while the file changes, and get 410 once
-// the contents are of another cluster.
-func TestPages(t *testing.T) {
+// TestNoPages: a limit is not applied, and no list gives a continue token. A token, as of a
+// server, gets 410. A list of an exact version shows that state, until the contents are set
+// aside.
+func TestNoPages(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
-	filetest.Relist(t, s, "10", configMap("a", "b", 1), configMap("a", "d", 2), configMap("b", "a", 3), configMap("c", "a", 4))
+	filetest.Relist(t, s, "10", configMap("a", "b", 1), configMap("a", "d", 2), configMap("b", "a", 3))
 	h := New(db, Options{})
 	const path = "/api/v1/configmaps?limit=1"
-	first := expect(t, h, path, 200, "a/b")
-	if n := first.object.Object["metadata"].(map[string]any)["remainingItemCount"]; n != float64(3) {
-		t.Errorf("remaining: %v", n)
-	}
-	token := func(a answered) string {
-		list := unstructured.UnstructuredList{Object: a.object.Object}
-		if list.GetContinue() == "" {
-			t.Fatalf("no token: %s", a.body)
-		}
-		return "&continue=" + list.GetContinue()
-	}
-	filetest.Relist(t, s, "20", configMap("a", "c", 11), configMap("b", "a", 12), configMap("z", "z", 13))
-	second := expect(t, h, path+token(first), 200, "a/d")
-	third := expect(t, h, path+token(second), 200, "b/a")
-	filetest.Relist(t, s, "30")
-	fourth := expect(t, h, path+token(third), 200, "c/a")
-	for _, a := range []answered{second, third, fourth} {
-		if list := (unstructured.UnstructuredList{Object: a.object.Object}); list.GetResourceVersion() != "10" {
-			t.Errorf("a page is of version %s", list.GetResourceVersion())
+	for _, at := range []string{"", "&resourceVersion=0", "&resourceVersion=10", "&resourceVersion=5&resourceVersionMatch=NotOlderThan"} {
+		meta := expect(t, h, path+at, 200, "a/b a/d b/a").object.Object["metadata"].(map[string]any)
+		if meta["continue"] != nil || meta["remainingItemCount"] != nil || meta["resourceVersion"] != "10" {
+			t.Errorf("%s: %v", at, meta)
 		}
 	}
-	if rv := third.object.Object["items"].([]any)[0].(map[string]any)["metadata"].(map[string]any)["resourceVersion"]; rv != "3" {
-		t.Errorf("the third page has version %v of b/a", rv)
+	for _, text := range []string{`{"v":"meta.k8s.io/v1","rv":10,"start":"a/d"}`, `{"v":"meta.k8s.io/v1","rv":-1,"start":"a/d"}`} {
+		token := "&continue=" + base64.RawURLEncoding.EncodeToString([]byte(text))
+		gone := expect(t, h, path+token, 410, "a list of a file has no pages")
+		if meta := gone.object.Object["metadata"].(map[string]any); meta["continue"] != nil {
+			t.Errorf("the answer leads to a next page: %v", meta)
+		}
 	}
-	expect(t, h, "/api/v1/namespaces/a/configmaps?resourceVersionMatch=Exact&resourceVersion=10", 200, "a/b a/d")
+	filetest.Relist(t, s, "20", configMap("a", "c", 11), configMap("b", "a", 12))
+	const exact = "&resourceVersionMatch=Exact&resourceVersion=10"
+	expect(t, h, path+exact, 200, "a/b a/d b/a")
+	expect(t, h, path+"&resourceVersion=10", 200, "a/b a/d b/a") // with a limit that is exact, too
+	expect(t, h, "/api/v1/namespaces/a/configmaps?"+exact, 200, "a/b a/d")
 	if err := s.SetAside(); err != nil {
 		t.Fatal(err)
 	}
-	filetest.Relist(t, s, "10", configMap("a", "b", 1), configMap("n", "n", 2))
-	gone := expect(t, h, path+token(first), 410, "too old to display a consistent list")
-	list := unstructured.UnstructuredList{Object: gone.object.Object}
-	expect(t, h, "/api/v1/configmaps?continue="+list.GetContinue(), 200, "n/n")
-}
-
-// TestRestOfPages: the objects after a page are counted once, for the first page. A forged
-// count changes nothing else.
-func TestRestOfPages(t *testing.T) {
-	db := filetest.Open(t, boltstore.Options{})
-	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
-	filetest.Relist(t, s, "10", configMap("a", "a", 1), configMap("a", "b", 2), configMap("a", "c", 3), configMap("a", "d", 4), configMap("b", "a", 5))
-	h := New(db, Options{})
-	forge := func(token, count string) string {
-		text, err := base64.RawURLEncoding.DecodeString(token)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return base64.RawURLEncoding.EncodeToString(regexp.MustCompile(`\.\d+"}$`).ReplaceAll(text, []byte("."+count+`"}`)))
-	}
-	for _, c := range []struct {
-		path, forged string
-		rests        []float64
-	}{
-		{"/api/v1/configmaps?limit=2", "", []float64{3, 1, 0}},
-		{"/api/v1/namespaces/a/configmaps?limit=1", "", []float64{3, 2, 1, 0}},
-		{"/api/v1/configmaps?limit=1", "100", []float64{4, 99, 99, 99, 0}},
-		{"/api/v1/configmaps?limit=2", "1", []float64{3, 1, 0}},
-		{"/api/v1/configmaps?limit=2&labelSelector=!no", "", []float64{0, 0, 0}},
-	} {
-		var rests []float64
-		for next := ""; ; {
-			a := ask(t, h, http.MethodGet, c.path+next)
-			list := unstructured.UnstructuredList{Object: a.object.Object}
-			if a.code != 200 || len(rests) == len(c.rests) {
-				t.Fatalf("%s%s: %d %s", c.path, next, a.code, a.body)
-			}
-			rest, _ := a.object.Object["metadata"].(map[string]any)["remainingItemCount"].(float64)
-			rests = append(rests, rest)
-			token := list.GetContinue()
-			if token == "" {
-				break
-			}
-			if c.forged != "" {
-				token = forge(token, c.forged)
-			}
-			next = "&continue=" + token
-		}
-		if !slices.Equal(rests, c.rests) {
-			t.Errorf("%s: after the pages %v are left, want %v", c.path, rests, c.rests)
-		}
-	}
+	filetest.Relist(t, s, "15", configMap("a", "b", 1))
+	expect(t, h, path+exact, 410, "The resourceVersion for the provided list is too old.")
 }
 
 // TestBuiltInShortNames: a program that does not describe its types has the built-in

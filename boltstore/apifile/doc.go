@@ -36,10 +36,9 @@
 // resourceVersions are the server's own. So a client may go on at the server with a
 // version from the file, and at the file with one from the server.
 //
-//   - A list shows one state, and has that state's version. Pages by continue tokens are
-//     of the same state: by the journal the file undoes later changes. If the journal no
-//     longer reaches back, the token gets 410, and the answer has a token for the rest in
-//     its present state.
+//   - A list shows one state, and has that state's version. A limit is not applied, so
+//     there are no continue tokens; one from elsewhere gets 410. While a long list is sent,
+//     the file undoes later changes by the journal.
 //   - A list or get with a version waits up to three seconds until the file has reached
 //     it, and then gets 504. A list of an exact version, and a watch from one, get 410 if
 //     the journal no longer reaches back to it.

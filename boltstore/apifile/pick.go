@@ -25,10 +25,9 @@ type source struct {
 	few   bool                 // are read at a time
 }
 
-// pick finds the source that answers, and states its age. id is the beginning of its ID,
-// "" if any will do.
-func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*source, error) {
-	return s.pickThat(t, id, func(st boltstore.State) bool {
+// pick finds the source that answers, and states its age.
+func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection) (*source, error) {
+	return s.pickThat(t, func(st boltstore.State) bool {
 		known := selectedBy(st.Source)
 		return covers(st.Source, sel) && !slices.ContainsFunc(sel.Fields.Requirements(), func(r fields.Requirement) bool {
 			return !t.Selectable(r.Field) && !slices.Contains(known, r) // the file's objects do not have the field
@@ -42,7 +41,7 @@ func (s *storage) pickPart(t *kubeapi.Type, namespace, key string) (*source, err
 	left := !slices.ContainsFunc(s.kinds, func(k *kind) bool {
 		return slices.ContainsFunc(k.sources, func(st boltstore.State) bool { return st.InUse })
 	})
-	return s.pickThat(t, "", func(st boltstore.State) bool {
+	return s.pickThat(t, func(st boltstore.State) bool {
 		if !st.Synced || !left && !st.InUse || st.Source.Namespace != "" && st.Source.Namespace != namespace {
 			return false
 		}
@@ -56,7 +55,7 @@ func (s *storage) pickPart(t *kubeapi.Type, namespace, key string) (*source, err
 }
 
 // pickThat is pick for the first source that fits.
-func (s *storage) pickThat(t *kubeapi.Type, id string, fits func(st boltstore.State) bool) (*source, error) {
+func (s *storage) pickThat(t *kubeapi.Type, fits func(st boltstore.State) bool) (*source, error) {
 	if t.Group == "" && t.Plural == "secrets" && !s.opts.Secrets {
 		return nil, kubeapi.NotHere(apierrors.NewForbidden(t.GroupResource(), "", errors.New("the file's Secrets are not served")))
 	}
@@ -70,7 +69,7 @@ func (s *storage) pickThat(t *kubeapi.Type, id string, fits func(st boltstore.St
 		}
 		for _, st := range k.sources {
 			kept = append(kept, st.Source.String())
-			if !strings.HasPrefix(st.Source.ID(), id) || !fits(st) {
+			if !fits(st) {
 				continue
 			}
 			if _, err := strconv.ParseUint(st.ResourceVersion, 10, 64); err != nil && st.Synced {
@@ -88,9 +87,6 @@ func (s *storage) pickThat(t *kubeapi.Type, id string, fits func(st boltstore.St
 			label, _ := sel.Requirements()
 			return &source{store, t, st, selectedBy(st.Source), label, false}, nil
 		}
-	}
-	if id != "" {
-		return nil, kubeapi.ErrExpired
 	}
 	return nil, kubeapi.NotHere(unavailable(fmt.Errorf("the file does not have all that is asked for; it has %s", strings.Join(kept, ", ")), 10))
 }

@@ -64,12 +64,11 @@ func (p *program) of(version int, sel kubeapi.Selection, got []string) bool {
 	return false
 }
 
-func (p *program) ask(path string) (code int, got []string, version int, token string) {
+func (p *program) ask(path string) (code int, got []string, version int) {
 	a := ask(p.T, New(p.db, Options{}), http.MethodGet, path)
 	meta, _ := a.object.Object["metadata"].(map[string]any)
 	v, _ := meta["resourceVersion"].(string)
 	version, _ = strconv.Atoi(v)
-	token, _ = meta["continue"].(string)
 	items, _ := a.object.Object["items"].([]any)
 	for _, item := range items {
 		m := item.(map[string]any)["metadata"].(map[string]any)
@@ -81,55 +80,16 @@ func (p *program) ask(path string) (code int, got []string, version int, token s
 		}
 		got = append(got, fmt.Sprint(m["namespace"], "/", m["name"], "@", rendered(m["resourceVersion"], l)))
 	}
-	return a.code, got, version, token
+	return a.code, got, version
 }
 
 // present compares a list with the model.
 func (p *program) present() {
 	sel, path := p.selection()
-	code, got, version, _ := p.ask(path)
+	code, got, version := p.ask(path)
 	want := selected(sel, p.now)
 	if code != 200 || !slices.Equal(got, want) || version != p.now.version {
 		p.Errorf("%s: %d, at %d not %d\n%v\nnot\n%v", path, code, version, p.now.version, got, want)
-	}
-}
-
-func (p *program) page() {
-	if len(p.pagers) == 0 || p.rnd.IntN(3) == 0 {
-		if !p.whole {
-			return
-		}
-		sel, path := p.selection()
-		path += "&limit=" + strconv.Itoa(1+p.rnd.IntN(4))
-		p.pagers = append(p.pagers, &pager{path: path, sel: sel})
-	}
-	i := p.rnd.IntN(len(p.pagers))
-	g := p.pagers[i]
-	path := g.path
-	if g.token != "" {
-		path += "&continue=" + g.token
-	}
-	code, got, version, token := p.ask(path)
-	p.did("page %s: %d %d %v", g.path, code, version, got)
-	drop := func() { p.pagers = slices.Delete(p.pagers, i, i+1) }
-	switch {
-	case code == 410 && g.token != "", code == 429 && !p.whole:
-		p.counts[fmt.Sprint("page-", code)]++
-		drop()
-		return
-	case code != 200:
-		p.Errorf("%s: %d", path, code)
-		return
-	case g.token != "" && version != g.version:
-		p.Errorf("a page is of %d, not %d", version, g.version)
-	}
-	g.version, g.token, g.got = version, token, append(g.got, got...)
-	if token == "" {
-		if !p.of(version, g.sel, g.got) {
-			p.Errorf("pages of %s at %d have\n%v", g.path, version, g.got)
-		}
-		p.did("pages-whole %s", g.path)
-		drop()
 	}
 }
 
@@ -139,7 +99,7 @@ func (p *program) exact() {
 	}
 	st := p.past[p.rnd.IntN(len(p.past))]
 	sel, path := p.selection()
-	code, got, version, _ := p.ask(fmt.Sprintf("%s&resourceVersion=%d&resourceVersionMatch=Exact", path, st.version))
+	code, got, version := p.ask(fmt.Sprintf("%s&resourceVersion=%d&resourceVersionMatch=Exact", path, st.version))
 	p.did("exact %d: %d", st.version, code)
 	switch {
 	case code == 410:
@@ -162,7 +122,7 @@ func (p *program) begin() {
 		return
 	}
 	sel, path := p.selection()
-	_, got, version, _ := p.ask(path)
+	_, got, version := p.ask(path)
 	w := &watching{sel: sel, cache: map[string]string{}, last: version}
 	for _, text := range got {
 		key, of, _ := strings.Cut(text, "@")

@@ -41,18 +41,9 @@ type program struct {
 	now     state
 	past    []state // of this series
 	whole   bool    // the file has been listed
-	pagers  []*pager
 	watches []*watching
 	counts  map[string]int
 	log     []string
-}
-
-// pager reads a list page by page.
-type pager struct {
-	path, token string
-	sel         kubeapi.Selection
-	version     int
-	got         []string
 }
 
 // watching is a client with a cache.
@@ -72,9 +63,9 @@ func rendered(version any, of map[string]string) string {
 	return fmt.Sprintf("%v %v", version, of)
 }
 
-// TestPrograms runs random programs of changes, lists, restores, contents set
-// aside, new lives and compactions. Lists, continued pages, and lists of exact versions
-// each show one former state. Clients that watch, break off and go on from the last
+// TestPrograms runs random programs of changes, lists, restores, contents set aside, new
+// lives and compactions. Lists, and lists of exact versions, each show one former
+// state. Clients that watch, break off and go on from the last
 // version they have seen end equal. KUBEWAKE_PROGRAMS says how many programs.
 func TestPrograms(t *testing.T) {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("KUBEWAKE_PROGRAMS"), "12"))
@@ -269,9 +260,7 @@ func (p *program) step() {
 			p.must(err)
 		}
 		p.open()
-	case r < 62:
-		p.page()
-	case r < 70:
+	case r < 65:
 		p.exact()
 	case r < 80:
 		p.begin()

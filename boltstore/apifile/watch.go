@@ -41,7 +41,7 @@ type watcher struct {
 
 // Watch implements kubeapi.Storage.
 func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQuery) (kubeapi.Watch, error) {
-	src, err := s.pick(t, q.Selection, "")
+	src, err := s.pick(t, q.Selection)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 		w.at, w.version = at, number(at.Version)
 		w.after = w.version
 		src.few = !s.part.Take(2 * oneRead)
-		objects := src.each(ctx, at, kubeapi.Query{Selection: q.Selection, Messages: q.Messages})
+		objects := src.walk(ctx, at, kubeapi.Query{Selection: q.Selection, Messages: q.Messages})
 		w.start = kubeapi.Start{Version: w.version, Known: w.version, Objects: func(yield func(*kubeapi.Object, error) bool) {
 			defer s.part.Free() // the watch may last
 			for objs, err := range objects {
@@ -178,7 +178,7 @@ func (w *watcher) isElsewhere() bool {
 	now := &storage{handler: w.s.handler, kinds: w.s.kindsOf(states), header: http.Header{}}
 	for _, k := range now.kinds {
 		if k.GroupVersion() == w.src.t.GroupVersion() && k.Plural == w.src.t.Plural {
-			src, err := now.pick(k.Type, w.sel, "")
+			src, err := now.pick(k.Type, w.sel)
 			return err != nil || src.st.InUse && src.st.Source != w.src.st.Source || now.toCome(src, w.sel) != ""
 		}
 	}

@@ -130,7 +130,7 @@ func (p *Parameters) query() (Query, error) {
 		if p.ResourceVersion != "" && p.ResourceVersion != "0" {
 			return q, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 		}
-		q.From, q.Snapshot = from, token.Snapshot
+		q.From = from
 		if token.ResourceVersion > 0 {
 			q.At = uint64(token.ResourceVersion)
 		}
@@ -172,8 +172,6 @@ type continueToken struct {
 	APIVersion      string `json:"v"`
 	ResourceVersion int64  `json:"rv"`
 	StartKey        string `json:"start"`
-	// Snapshot is for a Storage that needs more than the version.
-	Snapshot string `json:"snapshot,omitempty"`
 }
 
 func encodeContinue(key, prefix string, c continueToken) string {
@@ -282,7 +280,7 @@ func (r *Request) writeItems(p *Page, q Query, items [][]byte) error {
 func (r *Request) frame(p *Page, q Query, size int) (head, tail []byte, err error) {
 	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(p.Version, 10)}
 	if p.Rest > 0 {
-		meta.Continue = encodeContinue(p.Last+"\x00", q.Prefix(), continueToken{ResourceVersion: int64(p.Version), Snapshot: p.Snapshot})
+		meta.Continue = encodeContinue(p.Last+"\x00", q.Prefix(), continueToken{ResourceVersion: int64(p.Version)})
 		if q.Everything() {
 			meta.RemainingItemCount = &p.Rest
 		}

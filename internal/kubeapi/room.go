@@ -17,9 +17,6 @@ type Part struct {
 	held int64
 }
 
-// Held is how many bytes the request holds.
-func (p *Part) Held() int64 { return p.held }
-
 // Take says whether there was room for so many bytes more, which the request then holds.
 func (p *Part) Take(bytes int) bool {
 	if p.Of.held.Add(int64(bytes)) > p.Of.Most {

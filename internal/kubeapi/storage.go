@@ -80,11 +80,10 @@ func (q *Selection) Prefix() string {
 // Query is a list.
 type Query struct {
 	Selection
-	At       uint64 // the version of the state; 0 is the newest
-	Least    uint64 // the state must not be older
-	Snapshot string // that of the page before, which may tell states of one version apart
-	From     string // the first key
-	Limit    int64  // how many objects; 0 is all
+	At    uint64 // the version of the state; 0 is the newest
+	Least uint64 // the state must not be older
+	From  string // the first key, of a list that goes on
+	Limit int64  // how many objects; 0 is all
 	// Messages: nothing but the protobuf messages of the objects is looked at. See
 	// OfMessage.
 	Messages bool
@@ -98,10 +97,9 @@ type Page struct {
 	// them. They are the same each time.
 	Each iter.Seq2[[]*Object, error]
 	// Last is the key of the last object, and Rest counts all objects below the
-	// selection's prefix that come after it. Both are needed only with a limit.
-	Last     string
-	Rest     int64
-	Snapshot string
+	// selection's prefix that come after it. Only a Storage that applies limits has them.
+	Last string
+	Rest int64
 }
 
 // WatchQuery is a watch.

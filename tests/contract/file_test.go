@@ -29,12 +29,20 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
+const noPages = "a file does not apply a limit, and gives no continue tokens"
+
 // notOfAFile are the cases in which a file differs, with the reasons.
 var notOfAFile = map[string]string{
-	"a list of nothing has a version and no items": "the version of a list is its source's, which moves with the source's own changes",
-	"a bookmark comes before a timeout of 3 s":     "the same: it waits for a change elsewhere",
-	"the definition of a custom resource":          "a file has no definitions unless it keeps their type",
-	"the hash of a schema, under another one":      "a file has no schemas",
+	"pages are of one state and count what is left":      noPages,
+	"pages of a selection do not count what is left":     noPages,
+	"pages of metadata only":                             noPages,
+	"a page of an exact version":                         noPages,
+	"the next page of a version in the future times out": noPages,
+	"a next page with a version is refused":              noPages,
+	"a list of nothing has a version and no items":       "the version of a list is its source's, which moves with the source's own changes",
+	"a bookmark comes before a timeout of 3 s":           "the same: it waits for a change elsewhere",
+	"the definition of a custom resource":                "a file has no definitions unless it keeps their type",
+	"the hash of a schema, under another one":            "a file has no schemas",
 }
 
 // TestFile checks package apifile with the cases of lists, watches and forms. Writes go

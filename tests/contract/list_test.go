@@ -110,10 +110,20 @@ var lists = []testCase{
 		if l.GetResourceVersion() != then {
 			t.Errorf("got version %s, want %s", l.GetResourceVersion(), then)
 		}
-		l = f.list(t, f.configMaps()+"?limit=1&resourceVersion="+then)
-		names(t, l, "a")
+		l = f.list(t, f.configMaps()+"?limit=2&resourceVersion="+then)
+		names(t, l, "a", "b")
 		if l.GetResourceVersion() != then {
 			t.Errorf("with a limit: got version %s, want %s", l.GetResourceVersion(), then)
+		}
+	}},
+	{"a page of an exact version", func(t *testing.T, f *fixture) {
+		f.create(t, f.configMaps(), "a")
+		then := f.create(t, f.configMaps(), "b").GetResourceVersion()
+		f.delete(t, f.configMaps(), "a")
+		l := f.list(t, f.configMaps()+"?limit=1&resourceVersion="+then)
+		names(t, l, "a")
+		if l.GetResourceVersion() != then {
+			t.Errorf("got version %s, want %s", l.GetResourceVersion(), then)
 		}
 	}},
 	{"a version without a match is a lower bound", func(t *testing.T, f *fixture) {
@@ -143,24 +153,20 @@ var lists = []testCase{
 		}
 	}},
 	{"a version in the future times out", func(t *testing.T, f *fixture) {
-		now := version(t, f.create(t, f.configMaps(), "a").GetResourceVersion())
-		future := strconv.FormatUint(now+1_000_000, 10)
+		future := inFuture(t, f)
 		at := "?resourceVersion=" + future
-		// A server that was restored is asked for the next page of an earlier list.
-		page := "?limit=2&continue=" + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":%s,"start":"a\u0000"}`, future))
-		for _, query := range []string{at, at + "&resourceVersionMatch=NotOlderThan", at + "&resourceVersionMatch=Exact", at + "&limit=2", page, "/a" + at} {
+		queries := []string{at, at + "&resourceVersionMatch=NotOlderThan", at + "&resourceVersionMatch=Exact", at + "&limit=2", "/a" + at}
+		for _, query := range queries {
 			t.Run(query, func(t *testing.T) {
 				t.Parallel()
-				st := f.status(t, f.configMaps()+query, http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
-				matches(t, st.Message, "^Timeout: Too large resource version: "+future+`, current: \d+$`)
-				if st.Details == nil || len(st.Details.Causes) != 1 || st.Details.RetryAfterSeconds != 1 {
-					t.Fatalf("got details %+v", st.Details)
-				}
-				if c := st.Details.Causes[0]; c.Type != metav1.CauseTypeResourceVersionTooLarge || c.Message != "Too large resource version" {
-					t.Errorf("got cause %+v", c)
-				}
+				tooLarge(t, f, query, future)
 			})
 		}
+	}},
+	{"the next page of a version in the future times out", func(t *testing.T, f *fixture) {
+		future := inFuture(t, f) // a server that was restored is asked for the next page of an earlier list
+		token := fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":%s,"start":"a\u0000"}`, future)
+		tooLarge(t, f, "?limit=2&continue="+base64.RawURLEncoding.EncodeToString(token), future)
 	}},
 	{"selectors", func(t *testing.T, f *fixture) {
 		five(t, f)
@@ -193,9 +199,14 @@ var lists = []testCase{
 			t.Errorf("got a %s of %s %s", l.GetKind(), l.Items[0].GetAPIVersion(), l.Items[0].GetKind())
 		}
 	}},
-	{"refused", func(t *testing.T, f *fixture) {
+	{"a next page with a version is refused", func(t *testing.T, f *fixture) {
 		five(t, f)
 		next := f.list(t, f.configMaps()+"?limit=2").GetContinue()
+		st := f.status(t, f.configMaps()+"?resourceVersion=5&continue="+next, 400, metav1.StatusReasonBadRequest)
+		matches(t, st.Message, "not allowed when using continue")
+	}},
+	{"refused", func(t *testing.T, f *fixture) {
+		five(t, f)
 		for _, tc := range []struct {
 			path    string
 			code    int
@@ -204,7 +215,6 @@ var lists = []testCase{
 		}{
 			{f.configMaps() + "?continue=x", 400, metav1.StatusReasonBadRequest, "^invalid continue token: continue key is not valid: illegal base64 data at input byte 0$"},
 			{f.configMaps() + "?resourceVersion=5&continue=x", 400, metav1.StatusReasonBadRequest, "^invalid continue token: "},
-			{f.configMaps() + "?resourceVersion=5&continue=" + next, 400, metav1.StatusReasonBadRequest, "not allowed when using continue"},
 			{f.configMaps() + "?resourceVersion=x", 400, metav1.StatusReasonBadRequest, "x"},
 			{f.configMaps() + "?resourceVersionMatch=Exact", 422, metav1.StatusReasonInvalid, "resourceVersionMatch is forbidden unless resourceVersion is provided"},
 			{f.configMaps() + "?resourceVersionMatch=Exact&resourceVersion=0", 422, metav1.StatusReasonInvalid, `"exact" is forbidden for resourceVersion "0"`},
@@ -234,6 +244,26 @@ var lists = []testCase{
 			t.Errorf("an unknown custom resource: got %d %s", a.code, a.body)
 		}
 	}},
+}
+
+// inFuture is a version that the server has not reached.
+func inFuture(t *testing.T, f *fixture) string {
+	t.Helper()
+	now := version(t, f.create(t, f.configMaps(), "a").GetResourceVersion())
+	return strconv.FormatUint(now+1_000_000, 10)
+}
+
+// tooLarge expects the answer to a read at a version in the future.
+func tooLarge(t *testing.T, f *fixture, query, future string) {
+	t.Helper()
+	st := f.status(t, f.configMaps()+query, http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
+	matches(t, st.Message, "^Timeout: Too large resource version: "+future+`, current: \d+$`)
+	if st.Details == nil || len(st.Details.Causes) != 1 || st.Details.RetryAfterSeconds != 1 {
+		t.Fatalf("got details %+v", st.Details)
+	}
+	if c := st.Details.Causes[0]; c.Type != metav1.CauseTypeResourceVersionTooLarge || c.Message != "Too large resource version" {
+		t.Errorf("got cause %+v", c)
+	}
 }
 
 // five makes config maps a to e, every other one with the label odd.
