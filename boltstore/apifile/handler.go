@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ type Options struct {
 	// Cluster is the name of the cluster whose sources are served. It is needed only if
 	// one file has several; see boltstore.Source.
 	Cluster string
+	// Source, unless empty, is the ID of the only source that answers.
+	Source string
 	// Secrets serves Secrets, too.
 	Secrets bool
 	// WarnAfter is the age of data from which answers have a Warning header. 0 means five
@@ -82,6 +85,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		kubeapi.WriteStatus(w, unavailable(err, 1))
 		return
+	}
+	if id := h.opts.Source; id != "" {
+		states = slices.DeleteFunc(states, func(st boltstore.State) bool { return st.Source.ID() != id })
 	}
 	s := &storage{handler: h, kinds: h.kindsOf(states), header: w.Header(), newest: h.opts.Fresh > 0 && wantsNewest(r.URL.Query()), part: kubeapi.Part{Of: &room}}
 	defer s.part.Free()

@@ -9,22 +9,30 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"github.com/kubewake/kubewake/boltstore/apifile"
 )
 
-// Client reads a file through the socket of its owner.
+var (
+	// ErrNotKept: the file does not have the objects that a request to the API asks for.
+	ErrNotKept = errors.New("the file does not have it")
+	// ErrNoOwner: no process answers for the file any more, or its file is not at the path any
+	// more. Dial again, or open the file.
+	ErrNoOwner = errors.New("the file's owner does not answer")
+)
+
+// silence is how long the owner may send nothing while it has requests.
+const silence = 15 * time.Second
+
+// Client asks the owner of a file. All requests share a connection. Its methods may be called
+// concurrently.
 type Client struct {
 	db   string
-	http *http.Client
+	http *http.Transport
 }
-
-var _ Reader = (*Client)(nil)
 
 // Dial connects to the owner of the file at path. It fails if no process
 // serves the file's socket.
@@ -45,12 +53,58 @@ func Dial(path string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("live: the owner of %s cannot be asked: %w", path, err)
 	}
-	if err := conn.Close(); err != nil {
-		return nil, err
+	return newClient(path, connect), conn.Close()
+}
+
+func newClient(path string, connect func(ctx context.Context, _, _ string) (net.Conn, error)) *Client {
+	protocols := &http.Protocols{}
+	protocols.SetUnencryptedHTTP2(true)
+	return &Client{path, &http.Transport{
+		Protocols: protocols, DisableCompression: true, DialContext: connect,
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: 64 << 10, // what a client that does not read leaves here: the least
+			// A silent owner is asked by a ping. If it does not answer, it does not count
+			// as an owner.
+			SendPingTimeout: silence, PingTimeout: silence / 3,
+		},
+	}}
+}
+
+// Elsewhere is the error of Ask if the process that serves the socket has another file open,
+// which was at the path before.
+type Elsewhere struct {
+	PID int
+	Why string
+}
+
+func (e *Elsewhere) Error() string {
+	return fmt.Sprintf("process %d serves the socket, but has another file open, "+
+		"which was at this path before: %s", e.PID, e.Why)
+}
+
+// patience is how long the process that has a file open has to say who it is. It may be stopped,
+// or its disk hang.
+const patience = 5 * time.Second
+
+// Ask is Dial, and asks the owner for the status. If it does not answer within five seconds, the
+// error is context.DeadlineExceeded.
+func Ask(path string) (*Client, Status, error) {
+	c, err := Dial(path)
+	if err != nil {
+		return nil, Status{}, err
 	}
-	return &Client{path, &http.Client{Transport: &http.Transport{
-		DialContext: connect, DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: 30 * time.Second,
-	}}}, nil
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	st, err := c.Status(ctx)
+	if err == nil && st.Owner != nil && st.Owner.Moved != "" {
+		if _, none := os.Stat(path); none == nil {
+			err = &Elsewhere{st.Owner.PID, st.Owner.Moved}
+		}
+	}
+	if err != nil {
+		return nil, Status{}, errors.Join(err, c.Close())
+	}
+	return c, st, nil
 }
 
 // connect trusts answers only from the file's owner and from root. If there is no file,
@@ -78,181 +132,100 @@ func connect(ctx context.Context, db, sock string) (net.Conn, error) {
 	return c, nil
 }
 
-// Close implements Reader.
+// Close closes the connection once it is idle.
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
 	return nil
 }
 
-// get asks the owner, and calls fn with the answer.
-func (c *Client) get(ctx context.Context, path string, q url.Values, fn func(io.Reader) error) (err error) {
-	defer func() {
-		var own callers
-		switch {
-		case errors.As(err, &own):
-			err = own.error
-		case err != nil:
-			err = fmt.Errorf("live: from the owner of %s: %w", c.db, err)
-		}
-	}()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://kubewake/v1/"+path+"?"+q.Encode(), nil)
+// Status is the state of the file, with the owner's report.
+func (c *Client) Status(ctx context.Context) (st Status, err error) {
+	err = c.get(ctx, statusPath, func(r io.Reader) error { return json.NewDecoder(r).Decode(&st) })
+	st.File = c.db
+	return st, err
+}
+
+// Snapshot writes a copy of the file as one commit left it. The copy is whole only if the error
+// is nil.
+func (c *Client) Snapshot(ctx context.Context, w io.Writer) error {
+	return c.get(ctx, snapshotPath, func(r io.Reader) error {
+		_, err := io.Copy(w, r)
+		return err
+	})
+}
+
+// get hands fn the answer to a request outside the API.
+func (c *Client) get(ctx context.Context, path string, fn func(io.Reader) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://kubewake"+path, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.http.RoundTrip(req)
 	if err != nil {
-		var u *url.Error // the URL in its text is useless
-		if errors.As(err, &u) {
-			err = u.Err
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("it does not answer; is it stopped or too busy, "+
+				"or do %d other commands read through it, such as get -w? (%w)", defaultLimits.conns, err)
 		}
-		if u != nil && u.Timeout() {
-			err = fmt.Errorf("it does not answer; is it stopped or too busy, or do %d other commands read through it, such as get -w? (%w)", defaultLimits.conns, err)
-		}
-		return err
+		return c.owners(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 		if err != nil {
-			return err
+			return c.owners(err)
 		}
-		a := &answered{resp.StatusCode, strings.TrimSpace(string(text))}
-		if a.text == "404 page not found" {
-			a = &answered{http.StatusNotImplemented, "it is of a version of kubewake that cannot answer this; take a snapshot of the file, and read that"}
-		}
-		return a
+		return c.owners(errors.New(strings.TrimSpace(string(text))))
 	}
-	if err := fn(resp.Body); err != nil {
-		return err
-	}
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil { // the trailer comes after the body
-		return err
-	}
-	if msg := resp.Trailer.Get(trailerError); msg != "" {
-		return &answered{http.StatusInternalServerError, msg}
-	}
-	return nil
+	return fn(answer{resp.Body, c})
 }
 
-// callers is an error of what takes the answer.
-type callers struct{ error }
+// owners is an error of the owner, or on the way to it.
+func (c *Client) owners(err error) error {
+	return fmt.Errorf("live: from the owner of %s: %w", c.db, err)
+}
 
-func ofCaller(err error) error {
+// answer tells the owner's errors from those of the writer that takes the answer.
+type answer struct {
+	io.Reader
+	c *Client
+}
+
+// Read implements io.Reader.
+func (a answer) Read(p []byte) (int, error) {
+	n, err := a.Reader.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // what a Reader returns
+		err = a.c.owners(err)
+	}
+	return n, err
+}
+
+// API sends a request to the API on the file, with the options Cluster, Source, Secrets,
+// WarnAfter and Fresh. The request has no body; its URL is that of a request to an API server, with any host.
+// If otherwise is true and the file does not have the objects, the error is ErrNotKept; if it is
+// false, the owner's refusal is the answer.
+func (c *Client) API(r *http.Request, o apifile.Options, otherwise bool) (*http.Response, error) {
+	text, err := json.Marshal(options{o.Cluster, o.Source, o.Secrets, o.WarnAfter, o.Fresh, otherwise})
 	if err != nil {
-		return callers{err}
+		return nil, err
 	}
-	return nil
-}
-
-// callersWriter returns the errors of a caller's writer.
-type callersWriter struct{ io.Writer }
-
-// Write implements io.Writer.
-func (w callersWriter) Write(b []byte) (int, error) {
-	n, err := w.Writer.Write(b)
-	return n, ofCaller(err)
-}
-
-// answered is an error that the owner sent.
-type answered struct {
-	status int
-	text   string
-}
-
-func (e *answered) Error() string { return e.text }
-
-// Is says whether the owner's error is one of the package's.
-func (e *answered) Is(target error) bool {
-	return target == ErrNotFound && e.status == http.StatusNotFound ||
-		target == ErrUnknown && e.status == http.StatusGone ||
-		target == ErrSecret && e.status == http.StatusForbidden
-}
-
-func (q Query) values() url.Values {
-	v := url.Values{"source": {q.Source.ID()}}
-	at := ""
-	if !q.At.Time.IsZero() {
-		at = q.At.Time.Format(time.RFC3339Nano)
+	ctx := r.Context()
+	r = r.Clone(ctx)
+	r.URL.Scheme, r.URL.Host, r.Host = "http", "kubewake", ""
+	r.URL.RawPath, r.URL.Opaque = "", ""
+	r.Body, r.ContentLength = nil, 0
+	r.Header.Set(headerOptions, string(text))
+	resp, err := c.http.RoundTrip(r)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrNoOwner, err)
 	}
-	for name, value := range map[string]string{"key": q.Key, "namespace": q.Namespace, "index": q.Index, "value": q.Value, "version": q.At.ResourceVersion, "time": at} {
-		if value != "" {
-			v.Set(name, value)
-		}
+	switch resp.Header.Get(headerNone) {
+	case "":
+		return resp, nil
+	case noneHere:
+		return nil, errors.Join(ErrNotKept, resp.Body.Close())
 	}
-	if q.Secrets {
-		v.Set("secrets", "true")
-	}
-	if q.Sorted {
-		v.Set("sorted", "true")
-	}
-	return v
-}
-
-// Status implements Reader.
-func (c *Client) Status(ctx context.Context) (st Status, err error) {
-	err = c.get(ctx, "status", nil, func(r io.Reader) error { return json.NewDecoder(r).Decode(&st) })
-	st.File = c.db
-	return st, err
-}
-
-// Objects implements Reader.
-func (c *Client) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error {
-	path := "objects"
-	if !q.At.IsZero() {
-		path = "at" // unknown to owners that would show the present object
-	}
-	return c.lines(ctx, path, q, func(line json.RawMessage) error {
-		var content map[string]any
-		if err := utiljson.Unmarshal(line, &content); err != nil {
-			return err
-		}
-		return ofCaller(fn(&unstructured.Unstructured{Object: content}))
-	})
-}
-
-// Index implements Reader.
-func (c *Client) Index(ctx context.Context, q Query, fn func(IndexValue) error) error {
-	return c.lines(ctx, "index", q, func(line json.RawMessage) error {
-		var v sentValue
-		if err := json.Unmarshal(line, &v); err != nil {
-			return err
-		}
-		return ofCaller(fn(v.value()))
-	})
-}
-
-// History implements Reader.
-func (c *Client) History(ctx context.Context, q Query, fn func(Version) error) error {
-	return c.lines(ctx, "history", q, func(line json.RawMessage) error {
-		var v Version
-		if err := utiljson.Unmarshal(line, &v); err != nil {
-			return err
-		}
-		return ofCaller(fn(v))
-	})
-}
-
-func (c *Client) lines(ctx context.Context, path string, q Query, fn func(json.RawMessage) error) error {
-	return c.get(ctx, path, q.values(), func(r io.Reader) error {
-		for dec := json.NewDecoder(r); ; {
-			var line json.RawMessage
-			if err := dec.Decode(&line); err != nil {
-				if errors.Is(err, io.EOF) {
-					return nil
-				}
-				return err
-			}
-			if err := fn(line); err != nil {
-				return err
-			}
-		}
-	})
-}
-
-// Snapshot implements Reader. The copy is whole only if the error is nil.
-func (c *Client) Snapshot(ctx context.Context, w io.Writer) error {
-	return c.get(ctx, "snapshot", nil, func(r io.Reader) error {
-		_, err := io.Copy(callersWriter{w}, r)
-		return err
-	})
+	return nil, errors.Join(fmt.Errorf("%w: its file is not the one at the path", ErrNoOwner), resp.Body.Close())
 }

@@ -17,7 +17,7 @@ func TestClosedServer(t *testing.T) {
 	s := start(t, db, defaultLimits)
 	closeServer(t, s)
 	w := httptest.NewRecorder()
-	s.http.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/status", nil))
+	s.http.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, statusPath, nil))
 	if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "secrets") {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}

@@ -2,16 +2,18 @@ package live
 
 import (
 	"errors"
-	"strings"
+	"net/http"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/apifile"
 )
 
-// TestRequestsForDamagedSource: a source with an unreadable meta hides no other, and a request for
-// it gets the reason.
+// TestRequestsForDamagedSource: a source with an unreadable meta hides no other, and is not
+// served.
 func TestRequestsForDamagedSource(t *testing.T) {
 	path := testPath(t)
 	pods := boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}
@@ -39,17 +41,19 @@ func TestRequestsForDamagedSource(t *testing.T) {
 	}
 	db, _ = world(t, path, 3, 1)
 	start(t, db, defaultLimits)
-	for name, r := range map[string]Reader{"file": File(db), "socket": dial(t, path)} {
-		st, err := r.Status(t.Context())
-		if err != nil || len(st.Sources) != 2 {
-			t.Errorf("%s: %+v %v", name, st, err)
-		}
-		if n := len(objects(t, r, Query{})); n != 3 {
-			t.Errorf("%s: %d objects of the other", name, n)
-		}
-		err = r.Objects(t.Context(), Query{Source: pods}, nil)
-		if err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "damaged") {
-			t.Errorf("%s: %v", name, err)
-		}
+	c := dial(t, path)
+	if st, err := c.Status(t.Context()); err != nil || len(st.Sources) != 2 {
+		t.Errorf("%+v %v", st, err)
+	}
+	if n := len(listed(t, c)); n != 3 {
+		t.Errorf("%d objects of the other", n)
+	}
+	resp, err := get(t, c, "/api/v1/pods", apifile.Options{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		t.Error("the damaged source is served")
 	}
 }

@@ -2,25 +2,27 @@ package live
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/apifile"
 )
 
 var secrets = boltstore.Source{Version: "v1", Resource: "secrets", Form: boltstore.FormTyped}
@@ -121,74 +123,96 @@ func testPath(t testing.TB) string {
 	return filepath.Join(dir, "test.db")
 }
 
-func objects(t *testing.T, r Reader, q Query) (all []string) {
+// get asks the API for a path. The options are those of Client.API.
+func get(t *testing.T, c *Client, path string, o apifile.Options, otherwise bool) (*http.Response, error) {
 	t.Helper()
-	q.Source = secrets
-	err := r.Objects(t.Context(), q, func(u *unstructured.Unstructured) error {
-		b, err := u.MarshalJSON()
-		all = append(all, string(b))
-		return err
-	})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://x"+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all
+	return c.API(r, o, otherwise)
 }
 
-// TestSameAnswers: the socket gives the same answers as the file.
-func TestSameAnswers(t *testing.T) {
+const secretsPath = "/api/v1/secrets"
+
+// listed are the secrets that the API lists.
+func listed(t *testing.T, c *Client) []corev1.Secret {
+	t.Helper()
+	resp, err := get(t, c, secretsPath, apifile.Options{Secrets: true}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var list corev1.SecretList
+	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status, err)
+	}
+	return list.Items
+}
+
+// TestServed: the socket has mode 0600 and answers the API, as the options say, and the state.
+func TestServed(t *testing.T) {
 	path := testPath(t)
 	db, s := world(t, path, 700, 10)
-	relist(t, s, 699, 10, "200") // one is deleted
+	relist(t, s, 699, 10, "200")
 	start(t, db, defaultLimits)
-	c, f := dial(t, path), File(db)
+	c := dial(t, path)
 	if st, err := os.Lstat(path + ".sock"); err != nil || st.Mode().Perm() != 0o600 {
 		t.Fatal(st, err)
 	}
-
-	for _, q := range []Query{{}, {Secrets: true}, {Key: "ns1/s00001"}, {Index: cache.NamespaceIndex, Value: "ns2"}, {Index: cache.NamespaceIndex, Value: "no"}} {
-		a, b := objects(t, c, q), objects(t, f, q)
-		if !slices.Equal(a, b) {
-			t.Errorf("%+v: socket and file differ", q)
-		}
-		want := map[Query]int{{}: 699, {Secrets: true}: 699, {Key: "ns1/s00001"}: 1, {Index: cache.NamespaceIndex, Value: "ns2"}: 233}[q]
-		if len(a) != want {
-			t.Errorf("%+v: %d objects, want %d", q, len(a), want)
-		}
-		if shown := strings.Contains(strings.Join(a, ""), "aHVudGVy") || strings.Contains(strings.Join(a, ""), "hunter2"); shown != q.Secrets {
-			t.Errorf("%+v: secrets shown: %t", q, shown)
-		}
+	if all := listed(t, c); len(all) != 699 || len(all[0].Data) != 1 {
+		t.Errorf("%d secrets", len(all))
 	}
-	a, err := c.Status(t.Context())
+	other := boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}
+	for _, tc := range []struct {
+		o         apifile.Options
+		otherwise bool
+		code      int // 0: ErrNotKept
+	}{
+		{apifile.Options{Secrets: true, Source: secrets.ID()}, true, 200}, {apifile.Options{Secrets: true, Source: other.ID()}, true, 0},
+		{apifile.Options{Secrets: true, Cluster: "other"}, true, 0}, {apifile.Options{}, true, 0}, {apifile.Options{}, false, 403},
+	} {
+		resp, err := get(t, c, secretsPath, tc.o, tc.otherwise)
+		if tc.code == 0 {
+			if !errors.Is(err, ErrNotKept) {
+				t.Errorf("%+v: %v", tc, err)
+			}
+			continue
+		}
+		if err != nil || resp.StatusCode != tc.code {
+			t.Fatalf("%+v: %v, %v", tc, resp, err)
+		}
+		_ = resp.Body.Close()
+	}
+	st, err := c.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := a.Owner; o == nil || o.PID != os.Getpid() || o.Sources["secrets/v1"] != "live" {
-		t.Errorf("owner %+v", a.Owner)
+	if o := st.Owner; o == nil || o.PID != os.Getpid() || o.Sources["secrets/v1"] != "live" {
+		t.Errorf("owner %+v", st.Owner)
 	}
-	b, err := f.Status(t.Context())
-	if err != nil || len(a.Sources) != 1 || a.Sources[0].Objects != 699 || a.Sources[0].ResourceVersion != b.Sources[0].ResourceVersion || a.Bytes != b.Bytes {
-		t.Errorf("%+v, from the file %+v %v", a, b, err)
+	of, err := StatusOf(db)
+	if err != nil || len(st.Sources) != 1 || st.Sources[0].Objects != 699 || st.Bytes != of.Bytes {
+		t.Errorf("%+v, from the file %+v %v", st, of, err)
 	}
-	for _, r := range []Reader{c, f} {
-		var changes []Version
-		q := Query{Source: secrets, Key: "ns0/s00699"}
-		if err := r.History(t.Context(), q, func(c Version) error { changes = append(changes, c); return nil }); err != nil {
+}
+
+// TestPathsOutside: a request to the API, which may be anybody's that is passed on, gets neither
+// the copy of the file nor the state, whatever its path.
+func TestPathsOutside(t *testing.T) {
+	path := testPath(t)
+	db, _ := world(t, path, 3, 10)
+	start(t, db, defaultLimits)
+	c := dial(t, path)
+	for _, p := range []string{snapshotPath, statusPath} {
+		resp, err := get(t, c, p, apifile.Options{}, false)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if len(changes) != 1 || changes[0].Type != cache.Deleted || changes[0].Object.GetName() != "s00699" || changes[0].Object.Object["data"].(map[string]any)["password"] != redacted {
-			t.Errorf("%T: %+v", r, changes)
+		if b, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusNotFound || len(b) > 100 {
+			t.Errorf("%s: %s, %d bytes, %v", p, resp.Status, len(b), err)
 		}
-		if err := r.Objects(t.Context(), Query{Source: secrets, Key: "no/no"}, nil); !errors.Is(err, ErrNotFound) {
-			t.Errorf("%T: %v", r, err)
-		}
-		other := boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}
-		if err := r.Objects(t.Context(), Query{Source: other}, nil); !errors.Is(err, ErrNotFound) {
-			t.Errorf("%T: %v", r, err)
-		}
-		if err := r.Objects(t.Context(), Query{Source: secrets, Index: "no"}, nil); err == nil || !strings.Contains(err.Error(), `no complete index "no"`) {
-			t.Errorf("%T: %v", r, err)
-		}
+		_ = resp.Body.Close()
 	}
 }
 
@@ -251,11 +275,9 @@ func TestSnapshotEnds(t *testing.T) {
 	path := testPath(t)
 	db, _ := world(t, path, 300, 5000)
 	start(t, db, defaultLimits)
-	for _, r := range []Reader{File(db), dial(t, path)} {
-		ctx, cancel := context.WithCancel(t.Context())
-		if err := r.Snapshot(ctx, calls(cancel)); !errors.Is(err, context.Canceled) {
-			t.Errorf("%T: %v", r, err)
-		}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := dial(t, path).Snapshot(ctx, calls(cancel)); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 
@@ -322,39 +344,18 @@ func ended(t *testing.T, c net.Conn) {
 	}
 }
 
-// TestCutAnswer: an answer that ends early is an error, not a shorter answer.
+// TestCutAnswer: a copy that ends early is an error, not a shorter copy.
 func TestCutAnswer(t *testing.T) {
 	path := testPath(t)
 	db, _ := world(t, path, 2000, 2000)
 	s := start(t, db, defaultLimits)
 	n := 0
-	err := dial(t, path).Objects(t.Context(), Query{Source: secrets, Secrets: true}, func(*unstructured.Unstructured) error {
+	err := dial(t, path).Snapshot(t.Context(), calls(func() {
 		if n++; n == 1 {
 			closeServer(t, s)
 		}
-		return nil
-	})
-	if err == nil || n == 2000 {
-		t.Errorf("%d objects, %v", n, err)
-	}
-}
-
-// TestContentsGoMeanwhile: if contents are set aside while they are read, the reader
-// gets an error, not a part as if it were all.
-func TestContentsGoMeanwhile(t *testing.T) {
-	path := testPath(t)
-	db, s := world(t, path, 600, 10)
-	for name, r := range map[string]Reader{"file": File(db), "socket": func() Reader { start(t, db, defaultLimits); return dial(t, path) }()} {
-		relist(t, s, 600, 5000, "200") // more than is buffered on the way
-		n := 0
-		err := r.Objects(t.Context(), Query{Source: secrets}, func(*unstructured.Unstructured) error {
-			if n++; n == 1 {
-				return s.SetAside()
-			}
-			return nil
-		})
-		if err == nil && n < 600 {
-			t.Errorf("%s: %d objects and no error", name, n)
-		}
+	}))
+	if err == nil || !strings.Contains(err.Error(), "from the owner of") {
+		t.Error(err)
 	}
 }

@@ -2,11 +2,14 @@ package live
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/kubewake/kubewake/boltstore/apifile"
 )
 
 // TestMovedFile: the owner's file is moved away. While there is no file at the path, the
@@ -17,9 +20,8 @@ func TestMovedFile(t *testing.T) {
 		t.Skip("files that are open cannot be renamed")
 	}
 	path := testPath(t)
-	a, sa := world(t, path, 3, 1)
+	a, _ := world(t, path, 3, 1)
 	first := start(t, a, defaultLimits)
-	q := Query{Source: sa.Source()}
 	if st, err := dial(t, path).Status(t.Context()); err != nil || st.Owner.Moved != "" {
 		t.Fatalf("%+v %v", st.Owner, err)
 	}
@@ -31,13 +33,15 @@ func TestMovedFile(t *testing.T) {
 	if err != nil || !strings.Contains(st.Owner.Moved, "no longer at its path") || st.Owner.Error != "" {
 		t.Errorf("nothing is there: %+v %v", st.Owner, err)
 	}
-	if got := objects(t, c, q); len(got) != 3 {
+	if got := listed(t, c); len(got) != 3 {
 		t.Errorf("nothing is there: %d objects", len(got))
 	}
 
 	b, _ := world(t, path, 5, 1)
-	err = c.Objects(t.Context(), q, nil)
-	if err == nil || !strings.Contains(err.Error(), "no longer at its path") {
+	if err := c.Snapshot(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "no longer at its path") {
+		t.Errorf("another is there: %v", err)
+	}
+	if _, err := get(t, c, secretsPath, apifile.Options{Secrets: true}, false); !errors.Is(err, ErrNoOwner) {
 		t.Errorf("another is there: %v", err)
 	}
 	second := start(t, b, defaultLimits)
@@ -45,11 +49,11 @@ func TestMovedFile(t *testing.T) {
 	if st, err := c.Status(t.Context()); err != nil || st.Owner.Moved != "" {
 		t.Errorf("of B: %+v %v", st.Owner, err)
 	}
-	if got := objects(t, c, q); len(got) != 5 {
+	if got := listed(t, c); len(got) != 5 {
 		t.Errorf("of B: %d objects", len(got))
 	}
 	closeServer(t, first)
-	if got := objects(t, c, q); len(got) != 5 {
+	if got := listed(t, c); len(got) != 5 {
 		t.Errorf("of B, once A's has ended: %d objects", len(got))
 	}
 	closeServer(t, second)

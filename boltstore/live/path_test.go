@@ -86,7 +86,7 @@ func TestSocketOfLongPath(t *testing.T) {
 	if st, err := os.Stat(filepath.Dir(sock)); err != nil || st.Mode().Perm() != 0o700 {
 		t.Error(st, err)
 	}
-	if n := len(objects(t, dial(t, path), Query{})); n != 3 {
+	if n := len(listed(t, dial(t, path))); n != 3 {
 		t.Errorf("%d objects", n)
 	}
 	t.Setenv("TMPDIR", dir)
@@ -156,7 +156,7 @@ func TestShorterPathElsewhere(t *testing.T) {
 	if err := os.Rename(alias, "test.db.sock"); err != nil {
 		t.Skip("the short alias is on another file system than the tests: ", err)
 	}
-	if n := len(objects(t, dial(t, "test.db"), Query{})); n != 3 {
+	if n := len(listed(t, dial(t, "test.db"))); n != 3 {
 		t.Errorf("%d objects", n)
 	}
 	closeServer(t, s)

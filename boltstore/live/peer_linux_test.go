@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 			fmt.Print("no connection: ", err)
 			os.Exit(0)
 		}
-		_, err = io.WriteString(c, "GET /v1/status HTTP/1.1\r\nHost: kubewake\r\nConnection: close\r\n\r\n")
+		_, err = io.WriteString(c, "GET /kubewake/status HTTP/1.1\r\nHost: kubewake\r\nConnection: close\r\n\r\n")
 		b, rerr := io.ReadAll(c)
 		fmt.Printf("%d bytes: %v: %s", len(b), errors.Join(err, rerr), b)
 		os.Exit(0)
@@ -42,7 +42,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		fmt.Println("listening")
-		fmt.Println(http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })))
+		srv := &http.Server{ReadHeaderTimeout: time.Minute, Protocols: &http.Protocols{}}
+		srv.Protocols.SetUnencryptedHTTP2(true)
+		srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
+		fmt.Println(srv.Serve(l))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())

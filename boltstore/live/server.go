@@ -7,16 +7,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/internal/panics"
 	"golang.org/x/net/netutil"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/panics"
 )
 
 // Options are the options of Serve. The zero value is good.
@@ -39,16 +40,14 @@ type limits struct {
 // if a connection ended, so would all its watches.
 var defaultLimits = limits{conns: 16, header: 128 << 10, read: 5 * time.Second, write: 10 * time.Second}
 
-const trailerError = "Kubewake-Error"
-
 type server struct {
-	file
-	opts     Options
-	limits   limits
-	http     *http.Server
-	spooling sync.Mutex // one snapshot at a time: each takes the file's size on disk
+	db      *boltstore.DB
+	opts    Options
+	limits  limits
+	http    *http.Server
+	copying chan struct{} // has room for one snapshot at a time: each takes the file's size on disk
 
-	closing context.CancelFunc
+	closing context.CancelFunc // ends the requests' contexts
 	mu      sync.Mutex
 	closed  bool           // wg does not grow any more
 	wg      sync.WaitGroup // requests under way; mu is held over Add once the server serves
@@ -66,24 +65,14 @@ func serve(db *boltstore.DB, o Options, l limits) (*server, error) {
 		return nil, fmt.Errorf("live: the socket of %s cannot be made: %w", db.Path(), err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &server{file: file{db}, opts: o, limits: l, closing: cancel}
-	mux := http.NewServeMux()
-	for path, answer := range map[string]func(*http.Request, *stream) error{
-		"/v1/status": s.status, "/v1/objects": s.objects, "/v1/at": s.objects, "/v1/index": s.index, "/v1/history": s.history, "/v1/snapshot": s.snapshot,
-	} {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { s.answer(ctx, w, r, answer) })
-	}
-	// The API's paths are answered as they are: a mux would redirect some.
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, apiPath+"/") {
-			s.api(ctx, w, r)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})
+	s := &server{db: db, opts: o, limits: l, closing: cancel, copying: make(chan struct{}, 1)}
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler: s.bounded(handler), MaxHeaderBytes: l.header,
-		Protocols: protocols(), HTTP2: &http.HTTP2Config{
+		Handler: http.HandlerFunc(s.handle), MaxHeaderBytes: l.header, Protocols: protocols,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 1000,
 			// A suspended client would keep its connection from others.
 			SendPingTimeout: 3 * l.write, PingTimeout: l.write,
@@ -118,80 +107,44 @@ func (s *server) begin() bool {
 	return !s.closed
 }
 
-// bounded refuses requests with a body. After next it bounds the time in which the client
-// must take the rest of the answer.
-func (s *server) bounded(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := http.NewResponseController(w)
-		if r.ContentLength == 0 {
-			next.ServeHTTP(w, r)
-		} else {
-			http.Error(w, "a request has no body", http.StatusRequestEntityTooLarge)
-			_ = c.SetReadDeadline(time.Now()) // net/http would wait for the body
-		}
-		// It fails only on a connection that is gone.
-		_ = c.SetWriteDeadline(time.Now().Add(s.limits.write))
-	})
-}
-
-// stream is an answer. An error after its first byte goes into the trailer.
-type stream struct {
-	w     http.ResponseWriter
-	c     *http.ResponseController
-	limit time.Duration
-	begun bool
-}
-
-// Write sends a piece. A client that does not take it in time loses its
-// connection.
-func (a *stream) Write(p []byte) (int, error) {
-	a.begun = true
-	if err := a.c.SetWriteDeadline(time.Now().Add(a.limit)); err != nil {
-		return 0, err
-	}
-	return a.w.Write(p)
-}
-
-func (s *server) answer(closing context.Context, w http.ResponseWriter, r *http.Request, fn func(*http.Request, *stream) error) {
+// handle answers a request. At its end it bounds the time in which the client must take the
+// rest of the answer. In HTTP/2 a client that does not read a part of the API holds up no other
+// request, and its watch goes on from the file.
+func (s *server) handle(w http.ResponseWriter, r *http.Request) {
 	if !s.begin() {
 		http.Error(w, "the server is closed", http.StatusServiceUnavailable)
 		return
 	}
 	defer s.wg.Done()
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(closing, cancel)()
-	w.Header().Set("Trailer", trailerError)
-	a := &stream{w: w, c: http.NewResponseController(w), limit: s.limits.write}
-	err := s.atPath(r)
-	if err == nil {
-		err = fn(r.WithContext(ctx), a)
+	c := http.NewResponseController(w)
+	defer func() { _ = c.SetWriteDeadline(time.Now().Add(s.limits.write)) }() // it fails only on a connection that is gone
+	path := r.URL.Path
+	if r.Header.Get(headerOptions) != "" {
+		path = "" // Client.API may pass on anybody's request, and others have no other paths
 	}
+	if r.ProtoMajor == 1 || path == snapshotPath {
+		w = timely{w, c, s.limits.write}
+	}
+	moved := s.moved()
 	switch {
-	case err == nil:
-	case errors.Is(err, boltstore.ErrMoved) && !a.begun:
-		http.Error(w, err.Error(), http.StatusConflict)
-	case a.begun:
-		w.Header().Set(trailerError, err.Error())
-	case errors.Is(err, ErrNotFound):
-		http.Error(w, err.Error(), http.StatusNotFound)
-	case errors.Is(err, ErrUnknown):
-		http.Error(w, err.Error(), http.StatusGone)
-	case errors.Is(err, ErrSecret):
-		http.Error(w, err.Error(), http.StatusForbidden)
-	case errors.Is(err, errBusy):
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	case r.ContentLength != 0:
+		http.Error(w, "a request has no body", http.StatusRequestEntityTooLarge)
+		_ = c.SetReadDeadline(time.Now()) // net/http would wait for the body
+	case path == statusPath: // it says itself that the file was moved
+		s.status(w)
+	case moved != nil:
+		w.Header().Set(headerNone, noneMoved)
+		http.Error(w, moved.Error(), http.StatusConflict)
+	case path == snapshotPath:
+		s.snapshot(w, r)
 	default:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		s.api(w, r)
 	}
 }
 
-// atPath returns an error if another file is at the path now, since the client asks for
+// moved returns an error if another file is at the path now, since the client asks for
 // that file. If there is no file at the path, it returns nil.
-func (s *server) atPath(r *http.Request) error {
-	if r.URL.Path == "/v1/status" { // the status says it itself
-		return nil
-	}
+func (s *server) moved() error {
 	err := s.db.AtPath()
 	if _, serr := os.Stat(s.db.Path()); errors.Is(serr, fs.ErrNotExist) {
 		return nil
@@ -199,12 +152,11 @@ func (s *server) atPath(r *http.Request) error {
 	return err
 }
 
-var errBusy = errors.New("a snapshot is being taken for someone else; try again")
-
-func (s *server) status(r *http.Request, a *stream) error {
-	st, err := s.Status(r.Context())
+func (s *server) status(w http.ResponseWriter) {
+	st, err := StatusOf(s.db)
 	if err != nil {
-		return err
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
 	}
 	st.Owner = &Owner{PID: os.Getpid()}
 	if err := s.db.Err(); err != nil && !errors.Is(err, boltstore.ErrMoved) {
@@ -216,80 +168,69 @@ func (s *server) status(r *http.Request, a *stream) error {
 	if s.opts.Sources != nil {
 		st.Owner.Sources = s.opts.Sources()
 	}
-	return json.NewEncoder(a).Encode(st)
+	_ = json.NewEncoder(w).Encode(st) // the client left
 }
 
-// query parses a request. It names the source by its ID.
-func (s *server) query(r *http.Request) (Query, error) {
-	v := r.URL.Query()
-	q := Query{
-		Key: v.Get("key"), Namespace: v.Get("namespace"), Index: v.Get("index"), Value: v.Get("value"),
-		Sorted: v.Get("sorted") == "true", Secrets: v.Get("secrets") == "true",
-	}
-	q.At.ResourceVersion = v.Get("version")
-	if at := v.Get("time"); at != "" {
-		var err error
-		if q.At.Time, err = time.Parse(time.RFC3339Nano, at); err != nil {
-			return q, err
-		}
-	}
-	states, err := s.db.Sources()
-	if err != nil {
-		return q, err
-	}
-	for _, st := range states {
-		switch v.Get("source") {
-		case st.Source.ID():
-			q.Source = st.Source
-			return q, nil
-		case st.Source.Resource: // the source's meta cannot be read
-			return q, fmt.Errorf("source %s: %s", st.Source.Resource, st.Degraded)
-		}
-	}
-	return q, fmt.Errorf("source %q: %w", v.Get("source"), ErrNotFound)
-}
-
-func (s *server) objects(r *http.Request, a *stream) error {
-	q, err := s.query(r)
-	if err != nil {
-		return err
-	}
-	enc := json.NewEncoder(a)
-	return s.Objects(r.Context(), q, func(u *unstructured.Unstructured) error { return enc.Encode(u.Object) })
-}
-
-func (s *server) index(r *http.Request, a *stream) error {
-	q, err := s.query(r)
-	if err != nil {
-		return err
-	}
-	enc := json.NewEncoder(a)
-	return s.Index(r.Context(), q, func(v IndexValue) error { return enc.Encode(sent(v)) })
-}
-
-func (s *server) history(r *http.Request, a *stream) error {
-	q, err := s.query(r)
-	if err != nil {
-		return err
-	}
-	enc := json.NewEncoder(a)
-	return s.History(r.Context(), q, func(v Version) error { return enc.Encode(v) })
-}
-
-func (s *server) snapshot(_ *http.Request, a *stream) error {
-	if !s.spooling.TryLock() {
-		return errBusy
-	}
-	defer s.spooling.Unlock()
-	// The copy may take longer than the client waits for the first byte.
-	a.begun = true
-	if err := a.c.Flush(); err != nil {
-		return err
+// snapshot sends a copy of the file. It is broken off if an error comes after the first byte.
+func (s *server) snapshot(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.copying <- struct{}{}:
+		defer func() { <-s.copying }()
+	case <-r.Context().Done():
+		return
 	}
 	snap, err := s.db.Snapshot()
 	if err != nil {
-		return err
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
 	}
-	_, err = io.CopyBuffer(a, struct{ io.Reader }{snap}, make([]byte, 64<<10))
-	return errors.Join(err, snap.Close())
+	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{snap}, make([]byte, 64<<10))
+	if errors.Join(err, snap.Close()) != nil {
+		panic(http.ErrAbortHandler)
+	}
 }
+
+// api answers the Kubernetes API.
+func (s *server) api(w http.ResponseWriter, r *http.Request) {
+	var asked options
+	if text := r.Header.Get(headerOptions); text != "" {
+		if err := json.Unmarshal([]byte(text), &asked); err != nil {
+			http.Error(w, headerOptions+": "+err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	o := apifile.Options{Cluster: asked.Cluster, Source: asked.Source, Secrets: asked.Secrets,
+		WarnAfter: asked.WarnAfter, Fresh: asked.Fresh}
+	if asked.Otherwise {
+		o.Otherwise = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(headerNone, noneHere)
+			w.WriteHeader(http.StatusNotFound)
+		})
+	}
+	apifile.New(s.db, o).ServeHTTP(w, r)
+}
+
+// timely is an answer whose client must take each piece in time, or lose the connection, or the
+// stream in HTTP/2. Between pieces a watch may be silent for any time.
+type timely struct {
+	http.ResponseWriter
+	c     *http.ResponseController
+	limit time.Duration
+}
+
+// Write implements io.Writer.
+func (t timely) Write(p []byte) (int, error) {
+	if err := t.c.SetWriteDeadline(time.Now().Add(t.limit)); err != nil {
+		return 0, err
+	}
+	return t.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (t timely) Flush() {
+	_ = t.c.SetWriteDeadline(time.Now().Add(t.limit)) // the next Write has the error
+	_ = t.c.Flush()
+}
+
+// Unwrap is for http.ResponseController.
+func (t timely) Unwrap() http.ResponseWriter { return t.ResponseWriter }

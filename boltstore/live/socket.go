@@ -4,13 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -57,7 +54,8 @@ func socketPath(db string) (path string, alias bool, err error) {
 	sum := sha256.Sum256([]byte(abs))
 	path = filepath.Join(os.TempDir(), fmt.Sprintf("kubewake-%d", uid), hex.EncodeToString(sum[:12])+".sock")
 	if len(path) > longest {
-		return "", false, fmt.Errorf("the path of %s and that of the temporary folder are too long for a socket; set TMPDIR to a shorter one", db)
+		return "", false, fmt.Errorf("the path of %s and that of the temporary folder are too long for a socket; "+
+			"set TMPDIR to a shorter one", db)
 	}
 	return path, true, nil
 }
@@ -72,7 +70,8 @@ func makeDir(dir string) error {
 		return err
 	}
 	if uid, ok := ownerOf(st); !ok || uid != os.Geteuid() || !st.IsDir() || st.Mode().Perm() != 0o700 {
-		return fmt.Errorf("%s is not a folder that only this user can use (mode 0700); remove it or set TMPDIR to another one", dir)
+		return fmt.Errorf("%s is not a folder that only this user can use (mode 0700); "+
+			"remove it or set TMPDIR to another one", dir)
 	}
 	return nil
 }
@@ -108,7 +107,7 @@ func Listen(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("%s is too long for a socket's path", path)
 	}
 	// Another program that finds the same leftover would remove this socket for it.
-	if release, err := (osfile.Files{}).WaitLock(filepath.Dir(path), 2*askedFor, false); err == nil {
+	if release, err := (osfile.Files{}).WaitLock(filepath.Dir(path), 2*patience, false); err == nil {
 		defer release()
 	} // otherwise the file system has no locks, or somebody else locks the folder
 	return listenAt(path)
@@ -180,24 +179,15 @@ func removeStale(path string) error {
 	return nil
 }
 
-// askedFor is how long a listening process has to say whether its file was moved.
-const askedFor = 5 * time.Second
-
 // ownerMoved asks the listening process whether its file is now at another path.
 func ownerMoved(path string) bool {
-	client := &http.Client{Timeout: askedFor, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		},
-	}}
-	resp, err := client.Get("http://kubewake/v1/status")
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	var st Status
-	err = json.NewDecoder(io.LimitReader(resp.Body, 16<<20)).Decode(&st)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c := newClient(path, func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	})
+	defer c.http.CloseIdleConnections()
+	st, err := c.Status(ctx)
 	return err == nil && st.Owner != nil && st.Owner.Moved != ""
 }
 

@@ -39,9 +39,8 @@ func TestStoppedOwner(t *testing.T) {
 	path := testPath(t)
 	db, _ := world(t, path, 3, 1)
 	start(t, db, defaultLimits)
-	a := dial(t, path).API(apifile.Options{Secrets: true})
-	t.Cleanup(a.Close)
-	h2 := a.t.HTTP2
+	a := dial(t, path)
+	h2 := a.http.HTTP2
 	if h2.SendPingTimeout == 0 || h2.SendPingTimeout+h2.PingTimeout > 30*time.Second {
 		t.Fatalf("%+v", h2)
 	}
@@ -49,8 +48,8 @@ func TestStoppedOwner(t *testing.T) {
 	var stopped atomic.Bool
 	ended := make(chan struct{})
 	t.Cleanup(func() { close(ended) })
-	connect := a.t.DialContext
-	a.t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	connect := a.http.DialContext
+	a.http.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := connect(ctx, network, addr)
 		return silenced{c, &stopped, ended}, err
 	}
@@ -61,7 +60,7 @@ func TestStoppedOwner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return a.Do(r, false)
+		return a.API(r, apifile.Options{Secrets: true}, false)
 	}
 	var watch *http.Response
 	waittest.Eventually(t, "the owner answers a watch, and pings in time", func() bool {
@@ -91,10 +90,9 @@ func TestSuspendedClients(t *testing.T) {
 	ended := make(chan struct{})
 	t.Cleanup(func() { close(ended) })
 	watch := func(c func(net.Conn) net.Conn) *http.Response {
-		a := dial(t, path).API(apifile.Options{Secrets: true})
-		t.Cleanup(a.Close)
-		connect := a.t.DialContext
-		a.t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		a := dial(t, path)
+		connect := a.http.DialContext
+		a.http.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := connect(ctx, network, addr)
 			return c(conn), err
 		}
@@ -102,7 +100,7 @@ func TestSuspendedClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := a.Do(r, false)
+		resp, err := a.API(r, apifile.Options{Secrets: true}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -112,18 +112,18 @@ func (c *check) snapshot(ctx context.Context, locked string) (v verdict, err err
 		return v, fmt.Errorf("%s; %w", locked, err)
 	}
 	defer r.Close()
-	dir, release, err := tempDir("kubewake-check-")
+	dir, release, err := tempDir("kubewake-copy-")
 	if err != nil {
 		return v, err
 	}
 	defer release()
 	defer os.RemoveAll(dir)
-	copied := dbFile{path: filepath.Join(dir, "snapshot.db"), keyset: c.db.keyset}
-	if _, err := snapshot(ctx, r, copied.path, false); err != nil {
+	of := dbFile{path: filepath.Join(dir, "snapshot.db"), keyset: c.db.keyset}
+	if _, err := snapshot(ctx, r, of.path, false); err != nil {
 		return v, err
 	}
 	fmt.Fprintf(c.streams.ErrOut, "%s is in use; this is about a snapshot of it\n", c.db.path)
-	v, err = c.child(ctx, copied)
+	v, err = c.child(ctx, of)
 	v.Report.Path = c.db.path
 	return v, err
 }

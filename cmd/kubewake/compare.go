@@ -25,7 +25,6 @@ import (
 	clientpager "k8s.io/client-go/tools/pager"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
 )
 
 type compare struct {
@@ -115,7 +114,7 @@ func (c *compare) run(ctx context.Context, typ string) (differ bool, err error) 
 	var of, with map[string]side
 	if c.other != "" {
 		of, with, err = c.both(ctx, file, sources, typ, namespace)
-	} else if of, err = c.read(ctx, file, &c.db, sources, namespace, nil); err == nil {
+	} else if of, err = c.read(ctx, file.reader, &c.db, sources, namespace, nil); err == nil {
 		with, err = c.list(ctx, sources, namespace)
 	}
 	if err != nil {
@@ -128,7 +127,7 @@ func (c *compare) run(ctx context.Context, typ string) (differ bool, err error) 
 
 // open returns the sources of a file that answer.
 func (c *compare) open(ctx context.Context, db *dbFile, typ, namespace string) (*ofType, []boltstore.State, error) {
-	r, sources, err := db.answering(ctx, c.streams.ErrOut, typ, namespace, c.all, nil)
+	r, sources, err := db.answering(c.streams.ErrOut, typ, namespace, c.all, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -154,8 +153,8 @@ func (c *compare) both(ctx context.Context, file *ofType, sources []boltstore.St
 	}) {
 		return nil, nil, fmt.Errorf("%s and %s cannot be compared: they have %s of different namespaces or fields", c.db.path, c.other, typ)
 	}
-	if of, err = c.read(ctx, file, &c.db, sources, namespace, others); err == nil {
-		with, err = c.read(ctx, other, &db, others, namespace, sources)
+	if of, err = c.read(ctx, file.reader, &c.db, sources, namespace, others); err == nil {
+		with, err = c.read(ctx, other.reader, &db, others, namespace, sources)
 	}
 	return of, with, err
 }
@@ -185,14 +184,14 @@ func inOne(sources []boltstore.State, of boltstore.Source, u *unstructured.Unstr
 }
 
 // read returns the objects of a file's sources that the other file's sources cover, too.
-func (c *compare) read(ctx context.Context, r live.Reader, db *dbFile, sources []boltstore.State, namespace string, others []boltstore.State) (map[string]side, error) {
+func (c *compare) read(ctx context.Context, r *reader, db *dbFile, sources []boltstore.State, namespace string, others []boltstore.State) (map[string]side, error) {
 	has := map[string]side{}
 	for _, st := range sources {
 		fmt.Fprintf(c.streams.ErrOut, "%s: %s as of resourceVersion %s, confirmed by the server %s\n", db.path, st.Source, st.ResourceVersion, confirmedAgo(st))
 		if c.content {
 			sayLacks(c.streams.ErrOut, st)
 		}
-		err := r.Objects(ctx, live.Query{Source: st.Source, Namespace: within(st, namespace, c.all), Secrets: c.content}, func(u *unstructured.Unstructured) error {
+		err := r.objects(ctx, query{source: st, namespace: within(st, namespace, c.all), secrets: c.content}, func(u *unstructured.Unstructured) error {
 			shared, err := inOne(others, st.Source, u)
 			if err != nil || !shared {
 				return err

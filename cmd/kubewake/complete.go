@@ -15,7 +15,6 @@ import (
 	"k8s.io/kubectl/pkg/util/completion"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
 )
 
 // longestCompletion is how long a shell waits for a completion.
@@ -82,11 +81,7 @@ func (f *dbFile) namespaces(cmd *cobra.Command, _ []string, to string) ([]string
 			return nil, how
 		}
 		defer r.Close()
-		st, err := r.Status(cmd.Context())
-		if err != nil {
-			return nil, how
-		}
-		for _, src := range f.named(st.Sources) {
+		for _, src := range f.named(r.status.Sources) {
 			all = append(all, namespacesIn(cmd.Context(), r, src)...)
 		}
 		slices.Sort(all)
@@ -94,14 +89,14 @@ func (f *dbFile) namespaces(cmd *cobra.Command, _ []string, to string) ([]string
 	})
 }
 
-func namespacesIn(ctx context.Context, r live.Reader, st boltstore.State) (names []string) {
+func namespacesIn(ctx context.Context, r *reader, st boltstore.State) (names []string) {
 	if st.Source.Namespace != "" {
 		return []string{st.Source.Namespace}
 	}
 	if st.Scope == boltstore.ScopeCluster || !st.Synced {
 		return nil
 	}
-	err := r.Index(ctx, live.Query{Source: st.Source, Index: cache.NamespaceIndex}, func(v live.IndexValue) error {
+	err := r.index(ctx, query{source: st}, cache.NamespaceIndex, "", func(v indexValue) error {
 		names = append(names, v.Value)
 		return nil
 	})

@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
 )
 
 type export struct {
@@ -122,7 +121,7 @@ const (
 )
 
 func (e *export) typ(ctx context.Context, typ string, selector labels.Selector) error {
-	r, sources, err := e.db.answering(ctx, e.streams.ErrOut, typ, e.namespace, e.all, selector)
+	r, sources, err := e.db.answering(e.streams.ErrOut, typ, e.namespace, e.all, selector)
 	if err != nil {
 		return err
 	}
@@ -135,7 +134,7 @@ func (e *export) typ(ctx context.Context, typ string, selector labels.Selector) 
 			return fmt.Errorf("%s has metadata only, and no objects to export", st.Source)
 		}
 		sayConfirmed(e.streams.ErrOut, st)
-		err := r.Objects(ctx, live.Query{Source: st.Source, Namespace: within(st, e.namespace, e.all), Secrets: e.secrets}, func(u *unstructured.Unstructured) error {
+		err := r.objects(ctx, query{source: st, namespace: within(st, e.namespace, e.all), secrets: e.secrets}, func(u *unstructured.Unstructured) error {
 			if !selector.Matches(labels.Set(u.GetLabels())) || !e.all && u.GetNamespace() != "" && u.GetNamespace() != e.namespace {
 				return nil
 			}

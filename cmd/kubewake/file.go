@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -131,98 +132,125 @@ func (f *dbFile) openWithin(wait time.Duration) (*boltstore.DB, error) {
 }
 
 // read reads the file, through its owner's socket if another process has it open.
-func (f *dbFile) read() (live.Reader, error) {
-	db, err := f.openWithin(-1) // a process that has it open can answer at once
-	var silent error
-	if errors.Is(err, boltstore.ErrLocked) {
-		c, derr := f.owner()
-		if derr == nil {
-			return c, nil
-		}
-		if errors.Is(derr, context.DeadlineExceeded) {
-			silent = derr
+func (f *dbFile) read() (*reader, error) {
+	db, err := f.openWithin(-1)                                                    // a process that has it open can answer at once
+	gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, boltstore.ErrKeyset) // a program may still have it open
+	for again := false; gone || errors.Is(err, boltstore.ErrLocked); again = true {
+		r, noOwner := f.owner()
+		silent := errors.Is(noOwner, context.DeadlineExceeded)
+		switch {
+		case noOwner == nil:
+			return r, nil
+		case gone && !silent:
+			return nil, err
+		case gone || silent || again:
+			return nil, fmt.Errorf("%w; %w", err, noOwner)
 		}
 		db, err = f.open() // a process that has it open may be about to close it
 	}
-	if err == nil {
-		return opened{live.File(db), db}, nil
-	}
-	gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, boltstore.ErrKeyset) // a program may still have it open
-	if !errors.Is(err, boltstore.ErrLocked) && !gone {
-		return nil, err
-	}
-	if gone {
-		c, derr := live.Dial(f.path)
-		if derr != nil {
-			return nil, err
-		}
-		if _, derr = soon(context.Background(), c); derr != nil {
-			return nil, fmt.Errorf("%w; %w", err, errors.Join(derr, c.Close()))
-		}
-		return c, nil
-	}
-	if silent != nil { // it would be silent again
-		return nil, fmt.Errorf("%w; %w", err, silent)
-	}
-	c, derr := f.owner()
-	if derr != nil {
-		return nil, fmt.Errorf("%w; %w", err, derr)
-	}
-	return c, nil
-}
-
-// owner is the process that has the file open, by its socket.
-func (f *dbFile) owner() (*live.Client, error) {
-	c, err := live.Dial(f.path)
 	if err != nil {
 		return nil, err
 	}
-	return c, notMoved(c)
-}
-
-// ownerAnswers is how long the process that has the file open has to say who it is. It
-// may be stopped, or its disk hang.
-const ownerAnswers = 5 * time.Second
-
-// notMoved returns an error if the process that serves a file's socket has another file
-// open. Then the process that has this file serves no socket. If the process does not
-// answer, the error is context.DeadlineExceeded.
-func notMoved(c *live.Client) error {
-	st, err := soon(context.Background(), c)
-	if err == nil && st.Owner != nil && st.Owner.Moved != "" {
-		err = fmt.Errorf("process %d serves the socket, but has another file open, which was at this path before: %s", st.Owner.PID, st.Owner.Moved)
-	}
+	st, err := live.StatusOf(db)
 	if err != nil {
-		return errors.Join(err, c.Close())
+		return nil, errors.Join(err, db.Close())
 	}
-	return nil
+	return &reader{dbFile: f, status: st, db: db}, nil
 }
 
-// soon is the status by an owner, which has ownerAnswers for it.
-func soon(ctx context.Context, c *live.Client) (live.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, ownerAnswers)
-	defer cancel()
-	return c.Status(ctx)
+// owner asks the process that has the file open, by its socket.
+func (f *dbFile) owner() (*reader, error) {
+	c, st, err := live.Ask(f.path)
+	return &reader{dbFile: f, status: st, owner: c}, err
+}
+
+// reader reads a file that is open here, or the copy of one that another process has open.
+type reader struct {
+	*dbFile
+	status live.Status
+	owner  *live.Client  // nil if the file is open here
+	db     *boltstore.DB // nil until a copy is needed
+	free   func() error  // removes the copy
+}
+
+// file is the file, or its copy by the owner.
+func (r *reader) file(ctx context.Context) (*boltstore.DB, error) {
+	if r.db != nil {
+		return r.db, nil
+	}
+	dir, release, err := tempDir("kubewake-copy-")
+	if err != nil {
+		return nil, err
+	}
+	r.free = func() error {
+		defer release()
+		return os.RemoveAll(dir)
+	}
+	of := *r.dbFile
+	of.path = filepath.Join(dir, "copy.db")
+	if _, err := snapshot(ctx, r.owner, of.path, false); err != nil {
+		return nil, err
+	}
+	r.db, err = of.open()
+	return r.db, err
+}
+
+// Snapshot writes a copy of the file as one commit left it.
+func (r *reader) Snapshot(ctx context.Context, w io.Writer) error {
+	if r.owner != nil {
+		return r.owner.Snapshot(ctx, w)
+	}
+	s, err := r.db.Snapshot()
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(until{ctx, w}, s)
+	return errors.Join(err, s.Close())
+}
+
+// until writes until the context ends.
+type until struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+// Write implements io.Writer.
+func (u until) Write(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.w.Write(p)
+}
+
+// Close closes the file or its copy, and removes the copy.
+func (r *reader) Close() (err error) {
+	if r.db != nil {
+		err = r.db.Close()
+	}
+	if r.free != nil {
+		err = errors.Join(err, r.free())
+	}
+	if r.owner != nil {
+		err = errors.Join(err, r.owner.Close())
+	}
+	return err
 }
 
 // ofType reads the sources of one type in a file.
 type ofType struct {
-	live.Reader
+	*reader
 	sources []boltstore.State         // at least one
 	upheld  map[boltstore.Source]bool // sources that the file's owner keeps up to date at the moment
 }
 
 // readType is read, with the sources of the one type that typ means. It fails if the
 // file has none.
-func (f *dbFile) readType(ctx context.Context, typ string) (*ofType, error) {
+func (f *dbFile) readType(typ string) (*ofType, error) {
 	r, err := f.read()
 	if err != nil {
 		return nil, err
 	}
-	status, err := r.Status(ctx)
-	if err != nil {
-		return nil, errors.Join(err, r.Close())
-	}
+	status := r.status
 	sources, err := inFile(f.named(status.Sources), typ)
 	if err == nil && len(sources) == 0 {
 		sources, err = inFile(status.Sources, typ) // for the error, in another cluster
@@ -245,8 +273,8 @@ func (f *dbFile) readType(ctx context.Context, typ string) (*ofType, error) {
 
 // answering is readType, with the sources that answer a question about the type. It
 // writes to errOut what the answer lacks, and which sources have never been listed.
-func (f *dbFile) answering(ctx context.Context, errOut io.Writer, typ, namespace string, all bool, selector labels.Selector) (*ofType, []boltstore.State, error) {
-	r, err := f.readType(ctx, typ)
+func (f *dbFile) answering(errOut io.Writer, typ, namespace string, all bool, selector labels.Selector) (*ofType, []boltstore.State, error) {
+	r, err := f.readType(typ)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -283,26 +311,17 @@ func sayLacks(errOut io.Writer, st boltstore.State) {
 	}
 }
 
-// opened closes the file with its reader.
-type opened struct {
-	live.Reader
-	db *boltstore.DB
-}
-
-func (o opened) Close() error { return o.db.Close() }
-
 // served is the name of the cluster that is served, the given one or the file's only one.
-func (f *dbFile) served(ctx context.Context) (name string, err error) {
+func (f *dbFile) served() (name string, err error) {
 	r, err := f.read()
 	if err != nil {
 		return "", err
 	}
-	st, err := r.Status(ctx)
-	if err = errors.Join(err, r.Close()); err != nil {
+	if err := r.Close(); err != nil {
 		return "", err
 	}
 	var names []string
-	for _, src := range st.Sources {
+	for _, src := range r.status.Sources {
 		names = append(names, src.Source.Cluster)
 	}
 	slices.Sort(names)

@@ -22,7 +22,6 @@ import (
 	"k8s.io/kubectl/pkg/util/completion"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
 )
 
 type get struct {
@@ -114,7 +113,7 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
 	}
 	g.namespace = namespaceOf(g.namespace)
-	r, sources, err := g.db.answering(ctx, g.streams.ErrOut, typ, g.namespace, g.all, selector)
+	r, sources, err := g.db.answering(g.streams.ErrOut, typ, g.namespace, g.all, selector)
 	if err != nil {
 		return err
 	}
@@ -146,8 +145,8 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 	}
 	for _, st := range sources {
 		for _, key := range keysOf(st, g.namespace, names) {
-			err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, Namespace: within(st, g.namespace, g.all), Sorted: flowing, Secrets: g.secrets}, take)
-			if err != nil && (key == "" || !errors.Is(err, live.ErrNotFound)) {
+			err := r.objects(ctx, query{source: st, key: key, namespace: within(st, g.namespace, g.all), secrets: g.secrets}, take)
+			if err != nil && (key == "" || !errors.Is(err, errNotFound)) {
 				return err
 			}
 		}
@@ -182,7 +181,7 @@ func (g *get) printFound(out io.Writer, st boltstore.State, found map[string]*un
 }
 
 // within is the namespace to read from a source, "" for all. Callers still filter: the
-// source's scope may be unknown, or its owner may be of an earlier release.
+// source's scope may be unknown.
 func within(st boltstore.State, namespace string, all bool) string {
 	if all || st.Scope != boltstore.ScopeNamespaced {
 		return ""

@@ -14,8 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/kubewake/kubewake/boltstore/live"
 )
 
 type historyCmd struct {
@@ -79,19 +77,19 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) (err error) {
 		return err
 	}
 	h.namespace = namespaceOf(h.namespace)
-	r, sources, err := h.db.answering(ctx, h.streams.ErrOut, typ, h.namespace, h.all, nil)
+	r, sources, err := h.db.answering(h.streams.ErrOut, typ, h.namespace, h.all, nil)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	if !moment.IsZero() {
-		return h.then(ctx, r, sources, name, moment)
+		return h.then(ctx, r.reader, sources, name, moment)
 	}
 	out, printed := newSpool(h.streams.Out), false
 	defer func() { err = errors.Join(err, out.Close()) }()
 	for _, st := range sources {
 		sayConfirmed(h.streams.ErrOut, st)
-		err := r.History(ctx, live.Query{Source: st.Source, Secrets: h.secrets}, func(v live.Version) error {
+		err := r.history(ctx, query{source: st, secrets: h.secrets}, func(v objectVersion) error {
 			if !h.wants(v, name) {
 				return nil
 			}
@@ -110,13 +108,13 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) (err error) {
 
 // wants says whether the command asks for a version. Cluster-scoped objects count for
 // every namespace, as in get.
-func (h *historyCmd) wants(v live.Version, name string) bool {
+func (h *historyCmd) wants(v objectVersion, name string) bool {
 	ns, n, err := cache.SplitMetaNamespaceKey(v.Key)
 	return err == nil && (h.all || ns == "" || ns == h.namespace) && (name == "" || n == name) &&
 		(h.since <= 0 || time.Since(v.Time) <= h.since)
 }
 
-func (h *historyCmd) print(out io.Writer, v live.Version) error {
+func (h *historyCmd) print(out io.Writer, v objectVersion) error {
 	if h.output == "json" {
 		return json.NewEncoder(out).Encode(v)
 	}

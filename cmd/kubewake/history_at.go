@@ -11,7 +11,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/kubewake/kubewake/history"
 )
 
@@ -34,12 +33,12 @@ func (h *historyCmd) moment(name string) (m history.Moment, err error) {
 
 // then prints an object as it was. One source answers, since the object is in one
 // namespace.
-func (h *historyCmd) then(ctx context.Context, r live.Reader, sources []boltstore.State, name string, m history.Moment) error {
+func (h *historyCmd) then(ctx context.Context, r *reader, sources []boltstore.State, name string, m history.Moment) error {
 	st, key := sources[0], h.namespace+"/"+name
 	if st.Scope == boltstore.ScopeCluster {
 		key = name
 	}
-	err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, At: m, Secrets: h.secrets}, func(u *unstructured.Unstructured) error {
+	err := r.objects(ctx, query{source: st, key: key, at: m, secrets: h.secrets}, func(u *unstructured.Unstructured) error {
 		fmt.Fprintf(h.streams.ErrOut, "%s: %s at %s, when its resourceVersion was %s%s\n", st.Source, key, m, u.GetResourceVersion(), unconfirmed(st, m))
 		var p printers.ResourcePrinter = &printers.YAMLPrinter{}
 		if h.output == "json" {
@@ -48,9 +47,9 @@ func (h *historyCmd) then(ctx context.Context, r live.Reader, sources []boltstor
 		return (&printers.OmitManagedFieldsPrinter{Delegate: p}).PrintObj(u, h.streams.Out) // as get
 	})
 	switch {
-	case errors.Is(err, live.ErrUnknown):
+	case errors.Is(err, history.ErrUnknown):
 		return err
-	case errors.Is(err, live.ErrNotFound):
+	case errors.Is(err, errNotFound):
 		return fmt.Errorf("%s %q was not there at %s, by the journal of %s%s", st.Source.Resource, name, m, h.db.path, unconfirmed(st, m))
 	}
 	return err

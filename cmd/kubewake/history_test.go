@@ -39,7 +39,7 @@ func TestHistoryInPager(t *testing.T) {
 	const n = 400 // more than the socket's buffers hold
 	path, closeOwner := historyFile(t, n, 10_000)
 	out := &pager{begin: sync.OnceFunc(func() {
-		for answers("live.(*Client).History") { // all of it is in the spool after that
+		for answers("main.(*reader).history") { // all of it is in the spool after that
 			if t.Context().Err() != nil {
 				return
 			}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
 )
 
 type indexCmd struct {
@@ -56,7 +55,7 @@ func (i *indexCmd) run(ctx context.Context, typ string, args []string) error {
 		return err
 	}
 	i.namespace = namespaceOf(i.namespace)
-	r, sources, err := i.db.answering(ctx, i.streams.ErrOut, typ, i.namespace, i.all, nil)
+	r, sources, err := i.db.answering(i.streams.ErrOut, typ, i.namespace, i.all, nil)
 	if err != nil {
 		return err
 	}
@@ -75,11 +74,11 @@ func (i *indexCmd) run(ctx context.Context, typ string, args []string) error {
 			if len(args) == 0 && name != cache.NamespaceIndex && !slices.Contains(st.Indices, name) {
 				continue // another source has it
 			}
-			err := i.read(ctx, r, st, name, found)
+			err := i.read(ctx, r.reader, st, name, found)
 			switch {
-			case errors.Is(err, live.ErrSecret) && len(args) == 0:
+			case errors.Is(err, errSecret) && len(args) == 0:
 				fmt.Fprintf(i.streams.ErrOut, "%v; --show-secrets shows it\n", err)
-			case errors.Is(err, live.ErrSecret):
+			case errors.Is(err, errSecret):
 				return fmt.Errorf("%w; --show-secrets shows it", err)
 			case err != nil:
 				return err
@@ -99,12 +98,12 @@ func namesOf(sources []boltstore.State) []string {
 }
 
 // read adds an index's keys to found.
-func (i *indexCmd) read(ctx context.Context, r live.Reader, st boltstore.State, name string, found map[string]map[string][]string) error {
+func (i *indexCmd) read(ctx context.Context, r *reader, st boltstore.State, name string, found map[string]map[string][]string) error {
 	values := found[name]
 	if values == nil {
 		values = map[string][]string{}
 	}
-	err := r.Index(ctx, live.Query{Source: st.Source, Index: name, Secrets: i.secrets}, func(v live.IndexValue) error {
+	err := r.index(ctx, query{source: st, secrets: i.secrets}, name, "", func(v indexValue) error {
 		keys := slices.DeleteFunc(v.Keys, func(key string) bool {
 			ns, _, err := cache.SplitMetaNamespaceKey(key)
 			return err != nil || !i.all && ns != "" && ns != i.namespace
@@ -132,7 +131,7 @@ func (i *indexCmd) print(found map[string]map[string][]string, names, args []str
 			return fmt.Errorf("no object has the value %q in index %s", value, names[0])
 		}
 		if i.output == "json" {
-			return printJSON(i.streams.Out, live.IndexValue{Value: value, Keys: keys})
+			return printJSON(i.streams.Out, indexValue{Value: value, Keys: keys})
 		}
 		for _, key := range keys {
 			fmt.Fprintln(w, escaped(key))

@@ -60,7 +60,7 @@ var _ genericclioptions.RESTClientGetter = &kubeClient{}
 // open makes the config. The handler is the one that serve has.
 func (c *kubeClient) open() {
 	c.close = func() error { return nil }
-	cluster, err := c.db.served(c.ctx)
+	cluster, err := c.db.served()
 	if err != nil {
 		c.err = err
 		return

@@ -197,12 +197,11 @@ func (c *kubeClient) hideEvents(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	st, err := r.Status(cmd.Context())
-	if err = errors.Join(err, r.Close()); err != nil {
+	if err := r.Close(); err != nil {
 		return err
 	}
 	q := ask(namespaceOf(c.namespace), cmdutil.GetFlagBool(cmd, "all-namespaces"), nil)
-	if slices.ContainsFunc(c.db.named(st.Sources), func(st boltstore.State) bool {
+	if slices.ContainsFunc(c.db.named(r.status.Sources), func(st boltstore.State) bool {
 		return st.Synced && groupOf(st) == schema.GroupResource{Resource: "events"} && covers(st.Source, q)
 	}) {
 		return nil
@@ -226,7 +225,7 @@ func newExplain(c *kubeClient) *cobra.Command {
 		if fetch {
 			return false, nil
 		}
-		cluster, err := c.db.served(c.ctx)
+		cluster, err := c.db.served()
 		if err == nil {
 			err = serve.SchemasOf(c.db.path, cluster).Ready()
 		}

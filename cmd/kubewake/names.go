@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
@@ -37,7 +37,12 @@ func (t *names) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.next.RoundTrip(r)
 	}
 	body, err := t.list(r, p)
-	if err != nil {
+	switch {
+	case errors.Is(err, errOwned):
+		r = r.Clone(r.Context()) // the API has no names alone
+		r.Header.Set("Accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
+		return t.next.RoundTrip(r)
+	case err != nil:
 		return nil, err
 	}
 	return &http.Response{
@@ -55,16 +60,22 @@ func valueIn(st boltstore.State, namespace string) string {
 	return namespace
 }
 
+// errOwned: another process has the file open.
+var errOwned = errors.New("another process has the file open")
+
 // list is a list of the names, sorted.
 func (t *names) list(r *http.Request, p kubeapi.Path) ([]byte, error) {
-	reader, sources, err := t.db.answering(r.Context(), io.Discard, p.GroupVersion.WithResource(p.Resource).GroupResource().String(), p.Namespace, p.Namespace == "", nil)
+	reader, sources, err := t.db.answering(io.Discard, p.GroupVersion.WithResource(p.Resource).GroupResource().String(), p.Namespace, p.Namespace == "", nil)
 	if err != nil {
 		return nil, err
 	}
 	defer reader.Close()
+	if reader.owner != nil {
+		return nil, errOwned
+	}
 	var found []string
 	for _, st := range sources {
-		err := reader.Index(r.Context(), live.Query{Source: st.Source, Index: cache.NamespaceIndex, Value: valueIn(st, p.Namespace)}, func(v live.IndexValue) error {
+		err := reader.index(r.Context(), query{source: st}, cache.NamespaceIndex, valueIn(st, p.Namespace), func(v indexValue) error {
 			if p.Namespace != "" && v.Value != "" && v.Value != p.Namespace {
 				return nil
 			}

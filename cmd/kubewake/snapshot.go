@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
 )
 
 func newSnapshot(streams genericiooptions.IOStreams) *cobra.Command {
@@ -53,9 +53,15 @@ func newSnapshot(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
+// copied is a file that can be copied.
+type copied interface {
+	// Snapshot writes a copy of the file as one commit left it.
+	Snapshot(ctx context.Context, w io.Writer) error
+}
+
 // snapshot makes the file at to, with mode 0600, whole or not at all. With force it
 // replaces an existing file, except those in keep and files that a program has open.
-func snapshot(ctx context.Context, r live.Reader, to string, force bool, keep ...string) (size int64, err error) {
+func snapshot(ctx context.Context, of copied, to string, force bool, keep ...string) (size int64, err error) {
 	exists := func() error {
 		if _, err := os.Lstat(to); err == nil && !force {
 			return errors.New("it exists; --force replaces it")
@@ -78,7 +84,7 @@ func snapshot(ctx context.Context, r live.Reader, to string, force bool, keep ..
 			err = errors.Join(err, rerr)
 		}
 	}()
-	err = r.Snapshot(ctx, f)
+	err = of.Snapshot(ctx, f)
 	if err == nil {
 		err = f.Sync()
 	}

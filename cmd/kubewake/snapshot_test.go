@@ -6,15 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/kubewake/kubewake/boltstore/live"
 )
 
 // copying is a file that a test copies.
-type copying struct {
-	live.Reader
-	meanwhile func()
-}
+type copying struct{ meanwhile func() }
 
 func (c copying) Snapshot(_ context.Context, w io.Writer) error {
 	if c.meanwhile != nil {
@@ -63,10 +58,10 @@ func TestKilledSnapshot(t *testing.T) {
 	}
 }
 
-// TestKilledCheck: the same for the folders with snapshots that check verifies.
+// TestKilledCheck: the same for the folders with copies that commands read or verify.
 func TestKilledCheck(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	const prefix = "kubewake-check-"
+	const prefix = "kubewake-copy-"
 	dir, release, err := tempDir(prefix)
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,7 @@ import (
 
 // spool passes its input on as fast as w takes it, and keeps up to spoolBytes of the rest
 // in memory. So a reader of a file need not wait for a pager, which may stand for hours. In
-// that time a mirror may take the file, and an owner breaks off an answer that is not read
-// for some seconds.
+// that time a mirror may take the file.
 type spool struct {
 	w     io.Writer
 	mu    sync.Mutex

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	stdmaps "maps"
@@ -48,10 +48,7 @@ its set of keys is "filling", from all objects. SEEN is when a program last had 
 				return err
 			}
 			defer r.Close()
-			status, err := r.Status(cmd.Context())
-			if err != nil {
-				return err
-			}
+			status := r.status
 			if output == "json" {
 				return printJSON(streams.Out, status)
 			}
@@ -62,7 +59,7 @@ its set of keys is "filling", from all objects. SEEN is when a program last had 
 				}
 				return err
 			}
-			return printStatus(cmd.Context(), streams, db.path, status)
+			return printStatus(streams, db.path, status)
 		},
 	}
 	db.addFlags(cmd)
@@ -73,7 +70,7 @@ its set of keys is "filling", from all objects. SEEN is when a program last had 
 
 // printStatus prints the sources and durable handlers as tables, and below them, to the error
 // output, what else is to be known of the file at path.
-func printStatus(ctx context.Context, streams genericiooptions.IOStreams, path string, status live.Status) error {
+func printStatus(streams genericiooptions.IOStreams, path string, status live.Status) error {
 	w := tabwriter.NewWriter(streams.Out, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(w, "SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tCOMPARED\tSYNCED\tJOURNAL\tUNTOLD\tLAST CLAIMED")
 	for _, st := range status.Sources {
@@ -112,25 +109,15 @@ func printStatus(ctx context.Context, streams genericiooptions.IOStreams, path s
 	}
 	if o := status.Owner; o != nil {
 		printOwner(streams.ErrOut, o)
-	} else if o := movedOwner(ctx, path); o != nil {
-		fmt.Fprintf(streams.ErrOut, "process %d has another file open, which was at this path before: %s\n", o.PID, o.Moved)
+		return nil
+	}
+	var moved *live.Elsewhere
+	if c, _, err := live.Ask(path); errors.As(err, &moved) {
+		fmt.Fprintf(streams.ErrOut, "process %d has another file open, which was at this path before: %s\n", moved.PID, moved.Why)
+	} else if err == nil {
+		return c.Close()
 	}
 	return nil
-}
-
-// movedOwner returns the process, if it serves its socket, that has open the file that
-// was at the path before.
-func movedOwner(ctx context.Context, path string) *live.Owner {
-	c, err := live.Dial(path)
-	if err != nil {
-		return nil
-	}
-	defer c.Close()
-	st, err := soon(ctx, c)
-	if err != nil || st.Owner == nil || st.Owner.Moved == "" {
-		return nil
-	}
-	return st.Owner
 }
 
 // printNoted prints how many objects could not be stored or indexed.

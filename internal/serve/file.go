@@ -57,8 +57,7 @@ type Shared struct {
 // way is the source of answers: either the file or its owner.
 type way struct {
 	db    *boltstore.DB
-	api   *live.API
-	owner *live.Client // has api
+	owner *live.Client
 }
 
 const (
@@ -110,7 +109,7 @@ func (f *Shared) forget(w *way) {
 	case w.db != nil:
 		_ = w.db.Close() // it was only read
 	default:
-		w.api.Close()
+		_ = w.owner.Close() // others go on with its answers
 	}
 	f.now = nil
 }
@@ -125,9 +124,8 @@ func (f *Shared) Close() error {
 	if f.now == nil {
 		return nil
 	}
-	if f.now.api != nil {
-		f.now.api.Close()
-		return nil
+	if f.now.owner != nil {
+		return f.now.owner.Close()
 	}
 	return f.now.db.Close()
 }
@@ -157,10 +155,10 @@ func (f *Shared) way() (*way, error) {
 
 // find asks for an owner first: while there is one, the file cannot be opened.
 func (f *Shared) find() (*way, error) {
-	owner, sources, noOwner := f.owner()
+	owner, st, noOwner := live.Ask(f.path)
 	if noOwner == nil {
-		f.clusters = clustersOf(sources, f.o.Cluster)
-		return &way{api: owner.API(f.o), owner: owner}, nil
+		f.clusters = clustersOf(st.Sources, f.o.Cluster)
+		return &way{owner: owner}, nil
 	}
 	db, err := f.open()
 	if errors.Is(err, boltstore.ErrLocked) {
@@ -174,23 +172,6 @@ func (f *Shared) find() (*way, error) {
 		f.clusters = uids
 	}
 	return w, nil
-}
-
-func (f *Shared) owner() (c *live.Client, sources []boltstore.State, err error) {
-	c, err = live.Dial(f.path)
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), askOwner)
-	defer cancel()
-	st, err := c.Status(ctx)
-	if err == nil && st.Owner != nil && st.Owner.Moved != "" {
-		err = fmt.Errorf("process %d serves the socket, but has another file open, which was at this path before: %s", st.Owner.PID, st.Owner.Moved)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, c.Close())
-	}
-	return c, st.Sources, nil
 }
 
 // Clusters returns the UIDs of the clusters of the file's sources, none if the file does
@@ -261,7 +242,7 @@ func (f *Shared) ServeFile(w http.ResponseWriter, r *http.Request, otherwise htt
 			(&own{way.db, f.o}).ServeFile(w, r, otherwise)
 			return
 		}
-		switch err = passToOwner(way.api, w, r, otherwise != nil); {
+		switch err = f.passToOwner(way.owner, w, r, otherwise != nil); {
 		case err == nil:
 			return
 		case errors.Is(err, live.ErrNotKept):
@@ -279,7 +260,7 @@ func (f *Shared) ServeFile(w http.ResponseWriter, r *http.Request, otherwise htt
 
 // passToOwner passes a request to the owner. An error says that nothing of an answer was
 // sent.
-func passToOwner(api *live.API, w http.ResponseWriter, r *http.Request, otherwise bool) (err error) {
+func (f *Shared) passToOwner(owner *live.Client, w http.ResponseWriter, r *http.Request, otherwise bool) (err error) {
 	p := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.Header.Del("Authorization") // the owner has no use for it
@@ -288,7 +269,7 @@ func passToOwner(api *live.API, w http.ResponseWriter, r *http.Request, otherwis
 			}
 			p.Out.Body, p.Out.ContentLength = nil, 0
 		},
-		Transport:     roundTripper(func(r *http.Request) (*http.Response, error) { return api.Do(r, otherwise) }),
+		Transport:     roundTripper(func(r *http.Request) (*http.Response, error) { return owner.API(r, f.o, otherwise) }),
 		FlushInterval: -1,
 		BufferPool:    buffers(isLong(r)),
 		ErrorHandler:  func(_ http.ResponseWriter, _ *http.Request, cause error) { err = cause },

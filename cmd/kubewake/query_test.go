@@ -1,0 +1,338 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	ktypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/kubewake/kubewake/history"
+	"github.com/kubewake/kubewake/internal/filetest"
+)
+
+var secrets = boltstore.Source{Version: "v1", Resource: "secrets", Form: boltstore.FormTyped}
+
+func secretOf(i, size int) *corev1.Secret {
+	name := fmt.Sprintf("s%05d", i)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("ns%d", i%3), Name: name, UID: ktypes.UID(name),
+			ResourceVersion: fmt.Sprint(i + 1), Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "hunter2"}},
+		Data: map[string][]byte{"password": []byte(strings.Repeat("hunter2", size/7+1))},
+	}
+}
+
+// shortPath is the path of a file with a socket: t.TempDir's may be too long for one.
+func shortPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "q-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "f.db")
+}
+
+// openShort opens a new file until the test ends.
+func openShort(t *testing.T) *boltstore.DB {
+	t.Helper()
+	db, err := boltstore.Open(shortPath(t), boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// secretsIn is a file with n secrets, and the store that owns them, until the test ends.
+func secretsIn(t *testing.T, n, size int) (*boltstore.DB, *boltstore.Claimed) {
+	t.Helper()
+	db := openShort(t)
+	s, err := db.Claim(boltstore.Claim{Source: secrets, Example: &corev1.Secret{},
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Release)
+	relistSecrets(t, s, n, size, "100")
+	return db, s
+}
+
+func relistSecrets(t *testing.T, s *boltstore.Claimed, n, size int, version string) {
+	t.Helper()
+	var objs []runtime.Object
+	for i := range n {
+		objs = append(objs, secretOf(i, size))
+	}
+	filetest.Relist(t, s, version, objs...)
+}
+
+// readers are those of an open file: its own, and the one of another process, by the socket.
+func readers(t *testing.T, db *boltstore.DB) map[string]*reader {
+	t.Helper()
+	owner, err := live.Serve(db, live.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := (&dbFile{path: db.Path()}).owner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(r.Close(), owner.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return map[string]*reader{"file": {db: db}, "socket": r}
+}
+
+func stateOf(t *testing.T, db *boltstore.DB, src boltstore.Source) boltstore.State {
+	t.Helper()
+	states, err := db.Sources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, st := range states {
+		if st.Source == src {
+			return st
+		}
+	}
+	return boltstore.State{Source: src}
+}
+
+// TestSameAnswers: a file and its copy by the socket give the same answers.
+func TestSameAnswers(t *testing.T) {
+	db, s := secretsIn(t, 700, 10)
+	relistSecrets(t, s, 699, 10, "200") // one is deleted
+	all := readers(t, db)
+	st := stateOf(t, db, secrets)
+	for want, q := range map[int]query{699: {source: st}, 699_000: {source: st, secrets: true}, 1: {source: st, key: "ns1/s00001"}} {
+		said := map[string]string{}
+		for name, r := range all {
+			var text strings.Builder
+			n := 0
+			err := r.objects(t.Context(), q, func(u *unstructured.Unstructured) error {
+				b, err := u.MarshalJSON()
+				text.Write(b)
+				n++
+				return err
+			})
+			if err != nil || n != min(want, 699) {
+				t.Errorf("%s: %d objects, want %d: %v", name, n, want, err)
+			}
+			said[name] = text.String()
+		}
+		if said["file"] != said["socket"] {
+			t.Errorf("%s: socket and file differ", q.key)
+		}
+		shown := strings.Contains(said["file"], "aHVudGVy") || strings.Contains(said["file"], "hunter2")
+		if shown != q.secrets {
+			t.Errorf("%s: secrets shown: %t", q.key, shown)
+		}
+	}
+	for name, r := range all {
+		var changes []objectVersion
+		q := query{source: st, key: "ns0/s00699"}
+		if err := r.history(t.Context(), q, func(v objectVersion) error { changes = append(changes, v); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if len(changes) != 1 || changes[0].Type != cache.Deleted || changes[0].Object.GetName() != "s00699" ||
+			changes[0].Object.Object["data"].(map[string]any)["password"] != redacted {
+			t.Errorf("%s: %+v", name, changes)
+		}
+		pods := boltstore.State{Source: boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}}
+		for _, q := range []query{{source: st, key: "no/no"}, {source: pods}} {
+			if err := r.objects(t.Context(), q, nil); !errors.Is(err, errNotFound) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestContentsGoMeanwhile: if contents are set aside while they are read, the reader
+// gets an error, not a part as if it were all.
+func TestContentsGoMeanwhile(t *testing.T) {
+	db, s := secretsIn(t, 600, 5000)
+	n := 0
+	err := (&reader{db: db}).objects(t.Context(), query{source: stateOf(t, db, secrets)}, func(*unstructured.Unstructured) error {
+		if n++; n == 1 {
+			return s.SetAside()
+		}
+		return nil
+	})
+	if err == nil && n < 600 {
+		t.Errorf("%d objects and no error", n)
+	}
+}
+
+// TestIndex: each value of an index comes with its keys. Indices of secrets, except the
+// namespace, are shown only on request.
+func TestIndex(t *testing.T) {
+	db, s := secretsIn(t, 7, 10)
+	err := s.AddIndexers(cache.Indexers{"password": func(obj any) ([]string, error) {
+		return []string{string(obj.(*corev1.Secret).Data["password"])}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(time.Minute)
+	complete := func() bool {
+		v, err := db.View(secrets)
+		return err == nil && v.GetIndexers()["password"] != nil
+	}
+	for !complete() && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond) // the index is built in the background, and nothing tells when it is
+	}
+	for name, r := range readers(t, db) {
+		read := func(name, value string, show bool) (all []string, err error) {
+			q := query{source: stateOf(t, db, secrets), secrets: show}
+			err = r.index(t.Context(), q, name, value, func(v indexValue) error {
+				all = append(all, fmt.Sprint(v.Value, v.Keys))
+				return nil
+			})
+			return all, err
+		}
+		got, err := read(cache.NamespaceIndex, "", false)
+		if want := []string{"ns0[ns0/s00000 ns0/s00003 ns0/s00006]", "ns1[ns1/s00001 ns1/s00004]", "ns2[ns2/s00002 ns2/s00005]"}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if got, err := read(cache.NamespaceIndex, "ns1", false); err != nil || !slices.Equal(got, []string{"ns1[ns1/s00001 ns1/s00004]"}) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if got, err := read("password", "", false); !errors.Is(err, errSecret) || got != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if got, err := read("password", "", true); err != nil || len(got) != 1 {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if _, err := read("none", "", false); !errors.Is(err, errNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+		stop := errors.New("enough")
+		if err := r.index(t.Context(), query{source: stateOf(t, db, secrets)}, cache.NamespaceIndex, "", func(indexValue) error { return stop }); !errors.Is(err, stop) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestObjectAsItWas: both readers show an earlier state of an object, redacted, or say
+// that they do not know it.
+func TestObjectAsItWas(t *testing.T) {
+	db, s := secretsIn(t, 2, 10)
+	relistSecrets(t, s, 2, 50, "200") // the same versions, with other content
+	relistSecrets(t, s, 1, 50, "300")
+	for name, r := range readers(t, db) {
+		read := func(key string, at history.Moment) (all []*unstructured.Unstructured, err error) {
+			err = r.objects(t.Context(), query{source: stateOf(t, db, secrets), key: key, at: at}, func(u *unstructured.Unstructured) error {
+				all = append(all, u)
+				return nil
+			})
+			return all, err
+		}
+		version := func(v string) history.Moment { return history.Moment{ResourceVersion: v} }
+		got, err := read("ns0/s00000", version("150"))
+		if err != nil || len(got) != 1 || got[0].GetResourceVersion() != "1" {
+			t.Errorf("%s: %v, %v", name, got, err)
+		} else if p, _, _ := unstructured.NestedString(got[0].Object, "data", "password"); p != redacted {
+			t.Errorf("%s: shown %q", name, p)
+		}
+		for _, at := range []history.Moment{version("400"), version("x"), {Time: time.Unix(1, 0)}} {
+			if got, err := read("ns0/s00000", at); !errors.Is(err, history.ErrUnknown) {
+				t.Errorf("%s: at %s: %v, %v", name, at, got, err)
+			}
+		}
+		if got, err := read("ns1/s00001", history.Moment{Time: time.Now()}); !errors.Is(err, errNotFound) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if got, err := read("ns1/s00001", version("250")); err != nil || len(got) != 1 {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// TestNamespace: a query of a namespace gets its objects in the order of their keys, and
+// reads no others.
+func TestNamespace(t *testing.T) {
+	db, _ := secretsIn(t, 3000, 10)
+	for reader, r := range readers(t, db) {
+		for ns, want := range map[string]int{
+			"ns0": 1000, "ns1": 1000, "ns2": 1000, "ns": 0, "ns22": 0, "a": 0, "z": 0, "": 3000,
+		} {
+			var keys []string
+			q := query{source: stateOf(t, db, secrets), namespace: ns}
+			err := r.objects(t.Context(), q, func(u *unstructured.Unstructured) error {
+				if ns != "" && u.GetNamespace() != ns {
+					t.Errorf("%s: %q has an object of %q", reader, ns, u.GetNamespace())
+				}
+				keys = append(keys, u.GetNamespace()+"/"+u.GetName())
+				return nil
+			})
+			if err != nil || len(keys) != want || !slices.IsSorted(keys) {
+				t.Errorf("%s: %q: %d objects, want %d, sorted %v: %v",
+					reader, ns, len(keys), want, slices.IsSorted(keys), err)
+			}
+		}
+	}
+}
+
+// TestNamespaceOfOwnKeys: the keys of a program's own store may have nothing to do with
+// namespaces. A query of one then finds all objects, and its caller selects.
+func TestNamespaceOfOwnKeys(t *testing.T) {
+	db := openShort(t)
+	claim := func(resource string) *boltstore.Claimed {
+		s, err := db.Claim(boltstore.Claim{
+			Source: filetest.Source(resource), Example: &corev1.ConfigMap{},
+			KeyFunc: func(obj any) (string, error) { return "kept/" + obj.(*corev1.ConfigMap).Name, nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Release)
+		return s
+	}
+	own, listed := claim("owns"), claim("listeds")
+	var objs []runtime.Object
+	for name, ns := range map[string]string{"a": "web", "b": "shop", "c": ""} {
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: name, UID: ktypes.UID(name), ResourceVersion: "5"}}
+		objs = append(objs, o)
+		if err := own.Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filetest.Relist(t, listed, "10", objs...)
+	for reader, r := range readers(t, db) {
+		for _, s := range []*boltstore.Claimed{own, listed} {
+			if s == listed && r.owner != nil {
+				continue // by the API, for which the keys of listed objects are those of a server
+			}
+			for ns, want := range map[string]string{"web": "a b c", "kept": "a b c", "": "a b c"} {
+				var names []string
+				q := query{source: stateOf(t, db, s.Source()), namespace: ns}
+				err := r.objects(t.Context(), q, func(u *unstructured.Unstructured) error {
+					names = append(names, u.GetName())
+					return nil
+				})
+				if got := strings.Join(names, " "); err != nil || got != want {
+					t.Errorf("%s: %s in %q: %q, want %q: %v", reader, s.Source(), ns, got, want, err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/apifile"
+)
+
+// byAPI is objects by the API of the process that has the file open, which needs no copy of the
+// file and knows its own Go types. answered is false if the API does not have the source, such as
+// a program's own store, or one that has lost records.
+func (r *reader) byAPI(ctx context.Context, q query, fn func(*unstructured.Unstructured) error) (answered bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, q.url(), nil)
+	if err != nil {
+		return true, err
+	}
+	req.Header.Set("Accept", "application/json")
+	if q.source.Source.Form == boltstore.FormMetadata {
+		as := "PartialObjectMetadataList"
+		if q.key != "" {
+			as = "PartialObjectMetadata"
+		}
+		req.Header.Set("Accept", "application/json;as="+as+";v=v1;g=meta.k8s.io")
+	}
+	src := q.source.Source
+	o := apifile.Options{Cluster: src.Cluster, Source: src.ID(), Secrets: true, WarnAfter: -1}
+	resp, err := r.owner.API(req, o, false)
+	if err != nil {
+		return true, err
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusNotFound && q.key != "":
+		return true, fmt.Errorf("%s %q: %w", src, q.key, errNotFound)
+	case resp.StatusCode != http.StatusOK:
+		return false, nil
+	}
+	each := func(dec *json.Decoder) error {
+		var text json.RawMessage
+		u := &unstructured.Unstructured{}
+		err := dec.Decode(&text)
+		if err == nil {
+			err = utiljson.Unmarshal(text, &u.Object)
+		}
+		if err == nil {
+			if src.Form == boltstore.FormMetadata {
+				u.SetKind("") // unstructured sets the source's
+			}
+			u, err = q.unstructured(u)
+		}
+		if err != nil {
+			return err
+		}
+		return fn(u)
+	}
+	dec := json.NewDecoder(resp.Body)
+	if q.key != "" {
+		return true, each(dec)
+	}
+	return true, items(dec, each)
+}
+
+// items calls each for the items of a list.
+func items(dec *json.Decoder, each func(*json.Decoder) error) error {
+	for tok, err := dec.Token(); tok != "items"; tok, err = dec.Token() {
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := dec.Token(); err != nil { // [
+		return err
+	}
+	for dec.More() {
+		if err := each(dec); err != nil {
+			return err
+		}
+	}
+	for { // the end of a list that was broken off is missing
+		if _, err := dec.Token(); err == io.EOF { //nolint:errorlint // what a Decoder returns
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// url is the query in the API.
+func (q *query) url() string {
+	src := q.source.Source
+	parts := []string{"/apis", src.Group, src.Version}
+	if src.Group == "" {
+		parts = []string{"/api", src.Version}
+	}
+	namespace, name, ok := strings.Cut(q.key, "/")
+	if !ok {
+		namespace, name = "", q.key
+	}
+	if namespace = cmp.Or(namespace, src.Namespace, q.namespace); namespace != "" {
+		parts = append(parts, "namespaces", namespace)
+	}
+	u := url.URL{Scheme: "http", Host: "file", Path: path.Join(append(parts, src.Resource, name)...)}
+	if name == "" {
+		u.RawQuery = url.Values{"labelSelector": {src.LabelSelector}, "fieldSelector": {src.FieldSelector}}.Encode()
+	}
+	return u.String()
+}
