@@ -7,29 +7,23 @@
 //
 // A type is served if the file has a source of it. One source answers a request. It must
 // have all namespaces or the request's, and all its selectors must be among the
-// request's. A request may always use the selectors of a source, even if the file does
-// not keep the fields of its objects. Several sources are never combined, since they have
-// no common version. One object by name is also served from a source that has it and whose
-// selectors the request lacks; that it is not there only another source can say. If no
-// source covers the request, the answer is 503 and names the
-// sources that there are. So a client tries again, and does not conclude that there are
-// no objects. A type without a source is not in discovery, and gets 404.
+// request's. Several sources are never combined, since they have no common version. One
+// object by name is also served from a source that has it and whose selectors the request
+// lacks. If no source covers the request, the answer is 503 and names the sources that there
+// are. So a client tries again, and does not conclude that there are no objects. A type
+// without a source is not in discovery, and gets 404.
 //
-// If several sources cover a request, one that an informer keeps up to date answers. Of two
-// such sources, the one of all namespaces does. If there is none, the source that was
-// confirmed last answers. Of those confirmed in the same second, one of all namespaces is
-// preferred, then a typed one, then an unstructured one. While the program keeps one version
-// of a source's objects, another one that it kept before is not in discovery. The server may
-// have dropped it, so requests for it get 503. Discovery prefers the version of a
-// group that is kept up to date, then the one confirmed in the latest hour. A source of
-// metadata answers only if there is no other, as PartialObjectMetadata and as Table; whole
-// objects then get 406. Sources of shards, and sources whose versions are not numbers, are
-// not served. Secrets are served only if [Options.Secrets] is set, and get 403 otherwise.
+// If several sources cover a request, one that an informer keeps up to date answers, then
+// the one that was confirmed last, then one of all namespaces, then a typed one. Of a
+// group's versions discovery prefers the one that is kept up to date; one that the program no
+// longer keeps gets 503. A source of metadata answers only if there is no other, as
+// PartialObjectMetadata and as Table; whole objects then get 406. Sources of shards, and
+// sources whose versions are not numbers, are not served. Secrets are served only if
+// [Options.Secrets] is set, and get 403 otherwise.
 //
 // Objects come as JSON, YAML, PartialObjectMetadata, and Table with a server's columns
-// for the usual kinds. Typed sources also have protobuf.
-//
-// Objects are served as the server has shown them.
+// for the usual kinds. Typed sources also have protobuf. They are served as the server has
+// shown them.
 //
 // # Versions
 //
@@ -61,8 +55,6 @@
 //     contents, all earlier versions get 410, and so do open watches. A list of at least a
 //     version that the restored server has not reached again gets 504. Once the server has
 //     reached it, nothing tells it from the new one of that number, here as at the server.
-//   - A file of an earlier release does not say where its lists are. Until the program
-//     has committed once, a watch of it can begin only at the file's version.
 //
 // A source that has not been listed yet gets 429, as at a server that fills its cache. So
 // does a source that has lost records by damage, until it is listed again: a client would

@@ -57,8 +57,7 @@ const (
 
 // New returns a handler that answers from db, which must stay open as long as the handler
 // is used. The handler checks no rights: everyone who can reach it can read the file. It
-// has no goroutines but those of requests; a list has a second one, which reads ahead and
-// ends with it. A watch ends once db is closed.
+// has no goroutines but those of requests. A watch ends once db is closed.
 func New(db *boltstore.DB, o Options) http.Handler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

@@ -3,7 +3,6 @@ package apifile
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -48,7 +47,7 @@ func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*
 	if err != nil {
 		return nil, answer(err)
 	}
-	src.few = !s.part.Take(2 * oneRead)
+	src.few = !s.part.Take(oneRead)
 	return &kubeapi.Page{Version: number(at.Version), Each: src.walk(ctx, at, q)}, nil
 }
 
@@ -110,13 +109,13 @@ func prefixOf(sel kubeapi.Selection) string {
 }
 
 // walk reads the selected objects of a moment, those of one read at a time. No transaction
-// is open while the loop's body runs. While the body uses one read, the next is under way.
+// is open while the loop's body runs.
 func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query) iter.Seq2[[]*kubeapi.Object, error] {
 	n := pageSize
 	if s.few {
 		n = few
 	}
-	reads := func(yield func([]*kubeapi.Object, error) bool) {
+	return func(yield func([]*kubeapi.Object, error) bool) {
 		for from, first := []byte(nil), true; first || from != nil; first = false {
 			objs, next, err := s.read(at, q, from, n)
 			if err == nil {
@@ -129,48 +128,6 @@ func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query)
 			from = next
 			selected := slices.DeleteFunc(objs, func(o *kubeapi.Object) bool { return !q.Matches(o) })
 			if len(selected) > 0 && !yield(selected, nil) {
-				return
-			}
-		}
-	}
-	if s.few {
-		return reads
-	}
-	return readAhead(reads)
-}
-
-// readAhead returns seq, whose next value is made while one is used. It has a goroutine until
-// the loop ends.
-func readAhead[T any](seq iter.Seq2[T, error]) iter.Seq2[T, error] {
-	type value struct {
-		v   T
-		err error
-	}
-	return func(yield func(T, error) bool) {
-		values, done := make(chan value), make(chan struct{})
-		var maker sync.WaitGroup
-		defer maker.Wait()
-		defer close(done)
-		maker.Go(func() {
-			defer close(values)
-			give := func(v T, err error) bool {
-				select {
-				case values <- value{v, err}:
-					return true
-				case <-done:
-					return false
-				}
-			}
-			defer func() {
-				if p := recover(); p != nil { // net/http recovers those of a request's own goroutine only
-					var none T
-					give(none, fmt.Errorf("apifile: read ahead: panic: %v", p))
-				}
-			}()
-			seq(give)
-		})
-		for v := range values {
-			if !yield(v.v, v.err) {
 				return
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -65,23 +64,5 @@ func TestBrokenRequests(t *testing.T) {
 	under.Wait()
 	if n := room.Held(); n != 0 {
 		t.Errorf("%d bytes are held", n)
-	}
-}
-
-// TestPanicOfReadAhead: a panic of what is read ahead, such as of a program's own type, fails the
-// list and not the process.
-func TestPanicOfReadAhead(t *testing.T) {
-	var got []int
-	var last error
-	for v, err := range readAhead(func(yield func(int, error) bool) {
-		yield(1, nil)
-		panic("a bug")
-	}) {
-		if last = err; err == nil {
-			got = append(got, v)
-		}
-	}
-	if len(got) != 1 || last == nil || !strings.Contains(last.Error(), "a bug") {
-		t.Error(got, last)
 	}
 }

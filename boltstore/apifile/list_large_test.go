@@ -91,7 +91,7 @@ func TestListsInAll(t *testing.T) {
 	goOn := make(chan struct{})
 	defer asked.Wait()
 	defer close(goOn)
-	for range room.Most / (2 * oneRead) {
+	for range room.Most / oneRead {
 		begun := make(chan struct{})
 		begin := sync.OnceFunc(func() { close(begun) })
 		w := &sink{at: func() { begin(); <-goOn }}
@@ -131,7 +131,7 @@ func TestInitialEventsInAll(t *testing.T) {
 	}
 	const path = "/api/v1/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
-	if last := len(parts) - 1; last < 2 || parts[last] != 0 || slices.ContainsFunc(parts[:last], func(n int64) bool { return n != 2*oneRead }) {
+	if last := len(parts) - 1; last < 2 || parts[last] != 0 || slices.ContainsFunc(parts[:last], func(n int64) bool { return n != oneRead }) {
 		t.Errorf("%d", parts)
 	}
 }

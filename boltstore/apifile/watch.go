@@ -59,7 +59,7 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 		}
 		w.at, w.version = at, number(at.Version)
 		w.after = w.version
-		src.few = !s.part.Take(2 * oneRead)
+		src.few = !s.part.Take(oneRead)
 		objects := src.walk(ctx, at, kubeapi.Query{Selection: q.Selection, Messages: q.Messages})
 		w.start = kubeapi.Start{Version: w.version, Known: w.version, Objects: func(yield func(*kubeapi.Object, error) bool) {
 			defer s.part.Free() // the watch may last
