@@ -113,7 +113,9 @@ func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 // one, and ends after n objects, or about n times 16 KiB in the file and at most 1 MiB. next
 // is where the next page begins, nil after the last one. The error is ErrTrimmed if the
 // journal no longer leads back to the moment.
-func (s *Store) PageAt(at Moment, prefix string, from []byte, n int) (keys []string, objs []any, next []byte, err error) {
+func (s *Store) PageAt(at Moment, prefix string, from []byte, n int) (
+	keys []string, objs []any, next []byte, err error,
+) {
 	raws, next, err := s.rawsAt(at, prefix, from, n)
 	if err != nil {
 		return nil, nil, nil, err

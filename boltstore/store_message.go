@@ -16,7 +16,9 @@ func (s *Store) HasMessages() bool { return s.codec.ID() == codec.IDProtobuf }
 
 // MessagesAt is PageAt for a source that HasMessages. It decodes nothing: it returns each
 // object's key, version and message.
-func (s *Store) MessagesAt(at Moment, prefix string, from []byte, n int) (keys, versions []string, msgs [][]byte, next []byte, err error) {
+func (s *Store) MessagesAt(at Moment, prefix string, from []byte, n int) (
+	keys, versions []string, msgs [][]byte, next []byte, err error,
+) {
 	raws, next, err := s.rawsAt(at, prefix, from, n)
 	if err != nil {
 		return nil, nil, nil, nil, err

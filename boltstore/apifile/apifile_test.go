@@ -100,13 +100,15 @@ func TestNoPages(t *testing.T) {
 	filetest.Relist(t, s, "10", configMap("a", "b", 1), configMap("a", "d", 2), configMap("b", "a", 3))
 	h := New(db, Options{})
 	const path = "/api/v1/configmaps?limit=1"
-	for _, at := range []string{"", "&resourceVersion=0", "&resourceVersion=10", "&resourceVersion=5&resourceVersionMatch=NotOlderThan"} {
+	versions := []string{"", "&resourceVersion=0", "&resourceVersion=10", "&resourceVersion=5&resourceVersionMatch=NotOlderThan"}
+	for _, at := range versions {
 		meta := expect(t, h, path+at, 200, "a/b a/d b/a").object.Object["metadata"].(map[string]any)
 		if meta["continue"] != nil || meta["remainingItemCount"] != nil || meta["resourceVersion"] != "10" {
 			t.Errorf("%s: %v", at, meta)
 		}
 	}
-	for _, text := range []string{`{"v":"meta.k8s.io/v1","rv":10,"start":"a/d"}`, `{"v":"meta.k8s.io/v1","rv":-1,"start":"a/d"}`} {
+	for _, rv := range []string{"10", "-1"} {
+		text := `{"v":"meta.k8s.io/v1","rv":` + rv + `,"start":"a/d"}`
 		token := "&continue=" + base64.RawURLEncoding.EncodeToString([]byte(text))
 		gone := expect(t, h, path+token, 410, "a list of a file has no pages")
 		if meta := gone.object.Object["metadata"].(map[string]any); meta["continue"] != nil {

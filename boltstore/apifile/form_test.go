@@ -77,7 +77,8 @@ func TestYAML(t *testing.T) {
 	odd.Data = map[string]string{"text": "one\n\n  two\n", "long": strings.Repeat("word ", 60), "blank": "\n \n", "yes": "no", "quote": "'\"\\ \t\u2028", "empty": ""}
 	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", odd, configMap("b", "x", 2))
 	h := New(db, Options{})
-	for _, path := range []string{"/api/v1/configmaps", "/api/v1/namespaces/c/configmaps", "/api/v1/namespaces/a/configmaps/odd", "/api/v1/namespaces/a/configmaps/none"} {
+	for _, path := range []string{"/api/v1/configmaps", "/api/v1/namespaces/c/configmaps",
+		"/api/v1/namespaces/a/configmaps/odd", "/api/v1/namespaces/a/configmaps/none"} {
 		for _, as := range []string{"", ";as=Table;v=v1;g=meta.k8s.io"} {
 			a := ask(t, h, http.MethodGet, path, "Accept", "application/yaml"+as)
 			if a.header.Get("Content-Type") != "application/yaml" {

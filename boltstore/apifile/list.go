@@ -136,7 +136,9 @@ func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query)
 
 // read reads at most n objects of a moment. It decodes them if the query looks at more than
 // their messages.
-func (s *source) read(at boltstore.Moment, q kubeapi.Query, from []byte, n int) (all []*kubeapi.Object, next []byte, err error) {
+func (s *source) read(at boltstore.Moment, q kubeapi.Query, from []byte, n int) (
+	all []*kubeapi.Object, next []byte, err error,
+) {
 	if q.Messages && s.copies() {
 		keys, versions, msgs, next, err := s.MessagesAt(at, prefixOf(q.Selection), from, n)
 		for i, key := range keys {

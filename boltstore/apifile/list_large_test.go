@@ -57,7 +57,9 @@ func TestLargeList(t *testing.T) {
 	const n = 3000
 	_, h := large(t, n)
 	noRoom(t, h)
-	for _, c := range [][2]string{{"application/json", "-1"}, {"application/yaml", "0"}, {asTable, "1"}, {protobuf, "1"}, {"application/json", "2999"}} {
+	for _, c := range [][2]string{
+		{"application/json", "-1"}, {"application/yaml", "0"}, {asTable, "1"}, {protobuf, "1"}, {"application/json", "2999"},
+	} {
 		accept, limit := c[0], c[1]
 		before, most, writes := heap(), int64(0), 0
 		w := &sink{}
@@ -131,7 +133,8 @@ func TestInitialEventsInAll(t *testing.T) {
 	}
 	const path = "/api/v1/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
-	if last := len(parts) - 1; last < 2 || parts[last] != 0 || slices.ContainsFunc(parts[:last], func(n int64) bool { return n != oneRead }) {
+	other := func(n int64) bool { return n != oneRead }
+	if last := len(parts) - 1; last < 2 || parts[last] != 0 || slices.ContainsFunc(parts[:last], other) {
 		t.Errorf("%d", parts)
 	}
 }

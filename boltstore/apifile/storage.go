@@ -282,7 +282,8 @@ func number(version string) uint64 {
 // Get implements kubeapi.Storage.
 func (s *storage) Get(ctx context.Context, t *kubeapi.Type, namespace, name string, least uint64) (*kubeapi.Object, error) {
 	key := keyOf(t.Key(namespace, name))
-	src, notHere := s.pick(t, kubeapi.Selection{Namespace: namespace, Labels: labels.Everything(), Fields: fields.Everything()})
+	sel := kubeapi.Selection{Namespace: namespace, Labels: labels.Everything(), Fields: fields.Everything()}
+	src, notHere := s.pick(t, sel)
 	if errors.Is(notHere, kubeapi.ErrNotHere) {
 		if part, err := s.pickPart(t, namespace, key); err == nil {
 			src = part

@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// withSecrets ends a request to the API that asks for Secrets.
+const withSecrets = " HTTP/1.1\r\nHost: x\r\nKubewake-Options: {\"secrets\":true}\r\n\r\n"
+
 // TestNeverReads: clients that ask for much and never read lose their connection.
 // Neither the writer nor other clients wait for them, and their answers do not pile up
 // in memory.
@@ -26,7 +29,7 @@ func TestNeverReads(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	var conns []net.Conn
 	for range shortLimits.conns {
-		conns = append(conns, raw(t, path, "GET /api/v1/secrets HTTP/1.1\r\nHost: x\r\nKubewake-Options: {\"secrets\":true}\r\n\r\n"))
+		conns = append(conns, raw(t, path, "GET /api/v1/secrets"+withSecrets))
 	}
 	conns = append(conns, raw(t, path, "GET /kubewake/snapshot HTTP/1.1\r\nHost: x\r\n\r\n"))
 	served(t, path, s)
@@ -46,14 +49,14 @@ func TestNeverReadsTheAPI(t *testing.T) {
 	path := testPath(t)
 	db, s := world(t, path, 500, 20_000)
 	start(t, db, slowToRead())
-	quiet := raw(t, path, "GET /api/v1/secrets?watch=1&resourceVersion=100 HTTP/1.1\r\nHost: x\r\nKubewake-Options: {\"secrets\":true}\r\n\r\n")
+	quiet := raw(t, path, "GET /api/v1/secrets?watch=1&resourceVersion=100"+withSecrets)
 	answer := bufio.NewReader(quiet)
 	if line, err := answer.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 		t.Fatal(line, err)
 	}
 	for _, query := range []string{"", "?watch=1&resourceVersion=0"} {
 		for range 2 * shortLimits.conns {
-			raw(t, path, "GET /api/v1/secrets"+query+" HTTP/1.1\r\nHost: x\r\nKubewake-Options: {\"secrets\":true}\r\n\r\n")
+			raw(t, path, "GET /api/v1/secrets"+query+withSecrets)
 		}
 		served(t, path, s) // once most of them have lost their connections
 	}
@@ -76,8 +79,11 @@ func TestNeverSends(t *testing.T) {
 	db, s := world(t, path, 10, 10)
 	start(t, db, shortLimits)
 	var conns []net.Conn
-	for _, part := range []string{"", "GET", "GET /kubewake/status HTTP/1.1\r\nHost: x\r\n", "GET /kubewake/status HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n",
-		"GET /kubewake/status HTTP/1.1\r\nHost: x\r\n\r\n", "POST /kubewake/status HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "\x00\x01\x02\r\n\r\n"} {
+	for _, part := range []string{"", "GET", "GET /kubewake/status HTTP/1.1\r\nHost: x\r\n",
+		"GET /kubewake/status HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n",
+		"GET /kubewake/status HTTP/1.1\r\nHost: x\r\n\r\n",
+		"POST /kubewake/status HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"\x00\x01\x02\r\n\r\n"} {
 		conns = append(conns, raw(t, path, part))
 	}
 	served(t, path, s)
@@ -91,7 +97,8 @@ func TestHugeHeader(t *testing.T) {
 	path := testPath(t)
 	db, s := world(t, path, 10, 10)
 	start(t, db, shortLimits)
-	for _, begin := range []string{"GET /kubewake/status HTTP/1.1\r\nHost: x\r\nX: ", "GET /", "GET /api/v1/secrets?labelSelector="} {
+	const field = "GET /kubewake/status HTTP/1.1\r\nHost: x\r\nX: "
+	for _, begin := range []string{field, "GET /", "GET /api/v1/secrets?labelSelector="} {
 		c := raw(t, path, begin)
 		chunk := bytes.Repeat([]byte("x"), 1<<20)
 		sent := 0

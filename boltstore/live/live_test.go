@@ -169,8 +169,10 @@ func TestServed(t *testing.T) {
 		otherwise bool
 		code      int // 0: ErrNotKept
 	}{
-		{apifile.Options{Secrets: true, Source: secrets.ID()}, true, 200}, {apifile.Options{Secrets: true, Source: other.ID()}, true, 0},
-		{apifile.Options{Secrets: true, Cluster: "other"}, true, 0}, {apifile.Options{}, true, 0}, {apifile.Options{}, false, 403},
+		{apifile.Options{Secrets: true, Source: secrets.ID()}, true, 200},
+		{apifile.Options{Secrets: true, Source: other.ID()}, true, 0},
+		{apifile.Options{Secrets: true, Cluster: "other"}, true, 0}, {apifile.Options{}, true, 0},
+		{apifile.Options{}, false, 403},
 	} {
 		resp, err := get(t, c, secretsPath, tc.o, tc.otherwise)
 		if tc.code == 0 {

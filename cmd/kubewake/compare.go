@@ -114,7 +114,7 @@ func (c *compare) run(ctx context.Context, typ string) (differ bool, err error) 
 	var of, with map[string]side
 	if c.other != "" {
 		of, with, err = c.both(ctx, file, sources, typ, namespace)
-	} else if of, err = c.read(ctx, file.reader, &c.db, sources, namespace, nil); err == nil {
+	} else if of, err = c.read(ctx, file.reader, sources, namespace, nil); err == nil {
 		with, err = c.list(ctx, sources, namespace)
 	}
 	if err != nil {
@@ -153,8 +153,8 @@ func (c *compare) both(ctx context.Context, file *ofType, sources []boltstore.St
 	}) {
 		return nil, nil, fmt.Errorf("%s and %s cannot be compared: they have %s of different namespaces or fields", c.db.path, c.other, typ)
 	}
-	if of, err = c.read(ctx, file.reader, &c.db, sources, namespace, others); err == nil {
-		with, err = c.read(ctx, other.reader, &db, others, namespace, sources)
+	if of, err = c.read(ctx, file.reader, sources, namespace, others); err == nil {
+		with, err = c.read(ctx, other.reader, others, namespace, sources)
 	}
 	return of, with, err
 }
@@ -184,14 +184,17 @@ func inOne(sources []boltstore.State, of boltstore.Source, u *unstructured.Unstr
 }
 
 // read returns the objects of a file's sources that the other file's sources cover, too.
-func (c *compare) read(ctx context.Context, r *reader, db *dbFile, sources []boltstore.State, namespace string, others []boltstore.State) (map[string]side, error) {
+func (c *compare) read(
+	ctx context.Context, r *reader, sources []boltstore.State, namespace string, others []boltstore.State,
+) (map[string]side, error) {
 	has := map[string]side{}
 	for _, st := range sources {
-		fmt.Fprintf(c.streams.ErrOut, "%s: %s as of resourceVersion %s, confirmed by the server %s\n", db.path, st.Source, st.ResourceVersion, confirmedAgo(st))
+		fmt.Fprintf(c.streams.ErrOut, "%s: %s as of resourceVersion %s, confirmed by the server %s\n", r.path, st.Source, st.ResourceVersion, confirmedAgo(st))
 		if c.content {
 			sayLacks(c.streams.ErrOut, st)
 		}
-		err := r.objects(ctx, query{source: st, namespace: within(st, namespace, c.all), secrets: c.content}, func(u *unstructured.Unstructured) error {
+		q := query{source: st, namespace: within(st, namespace, c.all), secrets: c.content}
+		err := r.objects(ctx, q, func(u *unstructured.Unstructured) error {
 			shared, err := inOne(others, st.Source, u)
 			if err != nil || !shared {
 				return err

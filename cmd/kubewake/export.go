@@ -134,7 +134,8 @@ func (e *export) typ(ctx context.Context, typ string, selector labels.Selector) 
 			return fmt.Errorf("%s has metadata only, and no objects to export", st.Source)
 		}
 		sayConfirmed(e.streams.ErrOut, st)
-		err := r.objects(ctx, query{source: st, namespace: within(st, e.namespace, e.all), secrets: e.secrets}, func(u *unstructured.Unstructured) error {
+		q := query{source: st, namespace: within(st, e.namespace, e.all), secrets: e.secrets}
+		err := r.objects(ctx, q, func(u *unstructured.Unstructured) error {
 			if !selector.Matches(labels.Set(u.GetLabels())) || !e.all && u.GetNamespace() != "" && u.GetNamespace() != e.namespace {
 				return nil
 			}

@@ -133,8 +133,10 @@ func (f *dbFile) openWithin(wait time.Duration) (*boltstore.DB, error) {
 
 // read reads the file, through its owner's socket if another process has it open.
 func (f *dbFile) read() (*reader, error) {
-	db, err := f.openWithin(-1)                                                    // a process that has it open can answer at once
-	gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, boltstore.ErrKeyset) // a program may still have it open
+	db, err := f.openWithin(-1) // a process that has it open can answer at once
+
+	// If the file was removed, a program may still have it open.
+	gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, boltstore.ErrKeyset)
 	for again := false; gone || errors.Is(err, boltstore.ErrLocked); again = true {
 		r, noOwner := f.owner()
 		silent := errors.Is(noOwner, context.DeadlineExceeded)
@@ -273,7 +275,9 @@ func (f *dbFile) readType(typ string) (*ofType, error) {
 
 // answering is readType, with the sources that answer a question about the type. It
 // writes to errOut what the answer lacks, and which sources have never been listed.
-func (f *dbFile) answering(errOut io.Writer, typ, namespace string, all bool, selector labels.Selector) (*ofType, []boltstore.State, error) {
+func (f *dbFile) answering(
+	errOut io.Writer, typ, namespace string, all bool, selector labels.Selector,
+) (*ofType, []boltstore.State, error) {
 	r, err := f.readType(typ)
 	if err != nil {
 		return nil, nil, err

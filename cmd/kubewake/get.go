@@ -145,7 +145,8 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 	}
 	for _, st := range sources {
 		for _, key := range keysOf(st, g.namespace, names) {
-			err := r.objects(ctx, query{source: st, key: key, namespace: within(st, g.namespace, g.all), secrets: g.secrets}, take)
+			q := query{source: st, key: key, namespace: within(st, g.namespace, g.all), secrets: g.secrets}
+			err := r.objects(ctx, q, take)
 			if err != nil && (key == "" || !errors.Is(err, errNotFound)) {
 				return err
 			}

@@ -83,7 +83,7 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) (err error) {
 	}
 	defer r.Close()
 	if !moment.IsZero() {
-		return h.then(ctx, r.reader, sources, name, moment)
+		return h.then(ctx, r.reader, sources[0], name, moment)
 	}
 	out, printed := newSpool(h.streams.Out), false
 	defer func() { err = errors.Join(err, out.Close()) }()

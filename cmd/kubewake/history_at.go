@@ -33,12 +33,13 @@ func (h *historyCmd) moment(name string) (m history.Moment, err error) {
 
 // then prints an object as it was. One source answers, since the object is in one
 // namespace.
-func (h *historyCmd) then(ctx context.Context, r *reader, sources []boltstore.State, name string, m history.Moment) error {
-	st, key := sources[0], h.namespace+"/"+name
+func (h *historyCmd) then(ctx context.Context, r *reader, st boltstore.State, name string, m history.Moment) error {
+	key := h.namespace + "/" + name
 	if st.Scope == boltstore.ScopeCluster {
 		key = name
 	}
-	err := r.objects(ctx, query{source: st, key: key, at: m, secrets: h.secrets}, func(u *unstructured.Unstructured) error {
+	q := query{source: st, key: key, at: m, secrets: h.secrets}
+	err := r.objects(ctx, q, func(u *unstructured.Unstructured) error {
 		fmt.Fprintf(h.streams.ErrOut, "%s: %s at %s, when its resourceVersion was %s%s\n", st.Source, key, m, u.GetResourceVersion(), unconfirmed(st, m))
 		var p printers.ResourcePrinter = &printers.YAMLPrinter{}
 		if h.output == "json" {

@@ -98,7 +98,9 @@ func namesOf(sources []boltstore.State) []string {
 }
 
 // read adds an index's keys to found.
-func (i *indexCmd) read(ctx context.Context, r *reader, st boltstore.State, name string, found map[string]map[string][]string) error {
+func (i *indexCmd) read(
+	ctx context.Context, r *reader, st boltstore.State, name string, found map[string]map[string][]string,
+) error {
 	values := found[name]
 	if values == nil {
 		values = map[string][]string{}

@@ -65,7 +65,8 @@ var errOwned = errors.New("another process has the file open")
 
 // list is a list of the names, sorted.
 func (t *names) list(r *http.Request, p kubeapi.Path) ([]byte, error) {
-	reader, sources, err := t.db.answering(io.Discard, p.GroupVersion.WithResource(p.Resource).GroupResource().String(), p.Namespace, p.Namespace == "", nil)
+	typ := p.GroupVersion.WithResource(p.Resource).GroupResource().String()
+	reader, sources, err := t.db.answering(io.Discard, typ, p.Namespace, p.Namespace == "", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,8 @@ func (t *names) list(r *http.Request, p kubeapi.Path) ([]byte, error) {
 	}
 	var found []string
 	for _, st := range sources {
-		err := reader.index(r.Context(), query{source: st}, cache.NamespaceIndex, valueIn(st, p.Namespace), func(v indexValue) error {
+		value := valueIn(st, p.Namespace)
+		err := reader.index(r.Context(), query{source: st}, cache.NamespaceIndex, value, func(v indexValue) error {
 			if p.Namespace != "" && v.Value != "" && v.Value != p.Namespace {
 				return nil
 			}

@@ -122,7 +122,9 @@ func TestSameAnswers(t *testing.T) {
 	relistSecrets(t, s, 699, 10, "200") // one is deleted
 	all := readers(t, db)
 	st := stateOf(t, db, secrets)
-	for want, q := range map[int]query{699: {source: st}, 699_000: {source: st, secrets: true}, 1: {source: st, key: "ns1/s00001"}} {
+	for want, q := range map[int]query{
+		699: {source: st}, 699_000: {source: st, secrets: true}, 1: {source: st, key: "ns1/s00001"},
+	} {
 		said := map[string]string{}
 		for name, r := range all {
 			var text strings.Builder
@@ -149,7 +151,8 @@ func TestSameAnswers(t *testing.T) {
 	for name, r := range all {
 		var changes []objectVersion
 		q := query{source: st, key: "ns0/s00699"}
-		if err := r.history(t.Context(), q, func(v objectVersion) error { changes = append(changes, v); return nil }); err != nil {
+		add := func(v objectVersion) error { changes = append(changes, v); return nil }
+		if err := r.history(t.Context(), q, add); err != nil {
 			t.Fatal(err)
 		}
 		if len(changes) != 1 || changes[0].Type != cache.Deleted || changes[0].Object.GetName() != "s00699" ||
@@ -170,7 +173,8 @@ func TestSameAnswers(t *testing.T) {
 func TestContentsGoMeanwhile(t *testing.T) {
 	db, s := secretsIn(t, 600, 5000)
 	n := 0
-	err := (&reader{db: db}).objects(t.Context(), query{source: stateOf(t, db, secrets)}, func(*unstructured.Unstructured) error {
+	q := query{source: stateOf(t, db, secrets)}
+	err := (&reader{db: db}).objects(t.Context(), q, func(*unstructured.Unstructured) error {
 		if n++; n == 1 {
 			return s.SetAside()
 		}
@@ -209,10 +213,11 @@ func TestIndex(t *testing.T) {
 			return all, err
 		}
 		got, err := read(cache.NamespaceIndex, "", false)
-		if want := []string{"ns0[ns0/s00000 ns0/s00003 ns0/s00006]", "ns1[ns1/s00001 ns1/s00004]", "ns2[ns2/s00002 ns2/s00005]"}; err != nil || !slices.Equal(got, want) {
+		want := []string{"ns0[ns0/s00000 ns0/s00003 ns0/s00006]", "ns1[ns1/s00001 ns1/s00004]", "ns2[ns2/s00002 ns2/s00005]"}
+		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
-		if got, err := read(cache.NamespaceIndex, "ns1", false); err != nil || !slices.Equal(got, []string{"ns1[ns1/s00001 ns1/s00004]"}) {
+		if got, err := read(cache.NamespaceIndex, "ns1", false); err != nil || !slices.Equal(got, want[1:2]) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 		if got, err := read("password", "", false); !errors.Is(err, errSecret) || got != nil {
@@ -225,7 +230,8 @@ func TestIndex(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		stop := errors.New("enough")
-		if err := r.index(t.Context(), query{source: stateOf(t, db, secrets)}, cache.NamespaceIndex, "", func(indexValue) error { return stop }); !errors.Is(err, stop) {
+		q, stops := query{source: stateOf(t, db, secrets)}, func(indexValue) error { return stop }
+		if err := r.index(t.Context(), q, cache.NamespaceIndex, "", stops); !errors.Is(err, stop) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -239,7 +245,8 @@ func TestObjectAsItWas(t *testing.T) {
 	relistSecrets(t, s, 1, 50, "300")
 	for name, r := range readers(t, db) {
 		read := func(key string, at history.Moment) (all []*unstructured.Unstructured, err error) {
-			err = r.objects(t.Context(), query{source: stateOf(t, db, secrets), key: key, at: at}, func(u *unstructured.Unstructured) error {
+			q := query{source: stateOf(t, db, secrets), key: key, at: at}
+			err = r.objects(t.Context(), q, func(u *unstructured.Unstructured) error {
 				all = append(all, u)
 				return nil
 			})

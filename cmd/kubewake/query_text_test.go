@@ -82,7 +82,8 @@ func TestAnyText(t *testing.T) {
 			}
 		}
 		var read []string
-		err := r.objects(t.Context(), query{source: stateOf(t, db, src), namespace: "b"}, func(u *unstructured.Unstructured) error {
+		q := query{source: stateOf(t, db, src), namespace: "b"}
+		err := r.objects(t.Context(), q, func(u *unstructured.Unstructured) error {
 			n, _, err := unstructured.NestedString(u.Object, "data", "n")
 			read = append(read, u.GetNamespace()+n)
 			return err
@@ -113,10 +114,12 @@ func filled(t *testing.T, src boltstore.Source, example runtime.Object, objs ...
 // Secrets that are kept as metadata.
 func TestMetadataOfSecrets(t *testing.T) {
 	src := boltstore.Source{Version: "v1", Resource: "secrets", Form: boltstore.FormMetadata}
-	db := filled(t, src, &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{ObjectMeta: secretOf(1, 10).ObjectMeta})
+	kept := &metav1.PartialObjectMetadata{ObjectMeta: secretOf(1, 10).ObjectMeta}
+	db := filled(t, src, &metav1.PartialObjectMetadata{}, kept)
 	for _, show := range []bool{false, true} {
 		n := 0
-		err := (&reader{db: db}).objects(t.Context(), query{source: stateOf(t, db, src), secrets: show}, func(u *unstructured.Unstructured) error {
+		q := query{source: stateOf(t, db, src), secrets: show}
+		err := (&reader{db: db}).objects(t.Context(), q, func(u *unstructured.Unstructured) error {
 			n++
 			if got := u.GetAnnotations()[corev1.LastAppliedConfigAnnotation]; (got == "hunter2") != show {
 				t.Errorf("shown %q", got)
@@ -136,11 +139,13 @@ func TestKindOfEachObject(t *testing.T) {
 	var page []runtime.Object
 	for _, kind := range []string{"Secret", "Thing"} {
 		page = append(page, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": kind,
-			"metadata": map[string]any{"namespace": "web", "name": strings.ToLower(kind), "resourceVersion": "1"}, "data": map[string]any{"password": "hunter2"}}})
+			"metadata": map[string]any{"namespace": "web", "name": strings.ToLower(kind), "resourceVersion": "1"},
+			"data":     map[string]any{"password": "hunter2"}}})
 	}
 	db := filled(t, src, &unstructured.Unstructured{}, page...)
 	shown := map[string]any{}
-	if err := (&reader{db: db}).objects(t.Context(), query{source: stateOf(t, db, src)}, func(u *unstructured.Unstructured) error {
+	q := query{source: stateOf(t, db, src)}
+	if err := (&reader{db: db}).objects(t.Context(), q, func(u *unstructured.Unstructured) error {
 		password, _, err := unstructured.NestedString(u.Object, "data", "password")
 		shown[u.GetKind()] = password
 		return err

@@ -21,7 +21,9 @@ import (
 // byAPI is objects by the API of the process that has the file open, which needs no copy of the
 // file and knows its own Go types. answered is false if the API does not have the source, such as
 // a program's own store, or one that has lost records.
-func (r *reader) byAPI(ctx context.Context, q query, fn func(*unstructured.Unstructured) error) (answered bool, err error) {
+func (r *reader) byAPI(
+	ctx context.Context, q query, fn func(*unstructured.Unstructured) error,
+) (answered bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, q.url(), nil)
 	if err != nil {
 		return true, err

@@ -113,7 +113,8 @@ func printStatus(streams genericiooptions.IOStreams, path string, status live.St
 	}
 	var moved *live.Elsewhere
 	if c, _, err := live.Ask(path); errors.As(err, &moved) {
-		fmt.Fprintf(streams.ErrOut, "process %d has another file open, which was at this path before: %s\n", moved.PID, moved.Why)
+		fmt.Fprintf(streams.ErrOut, "process %d has another file open, which was at this path before: %s\n",
+			moved.PID, moved.Why)
 	} else if err == nil {
 		return c.Close()
 	}

@@ -155,8 +155,8 @@ var lists = []testCase{
 	{"a version in the future times out", func(t *testing.T, f *fixture) {
 		future := inFuture(t, f)
 		at := "?resourceVersion=" + future
-		queries := []string{at, at + "&resourceVersionMatch=NotOlderThan", at + "&resourceVersionMatch=Exact", at + "&limit=2", "/a" + at}
-		for _, query := range queries {
+		const match = "&resourceVersionMatch="
+		for _, query := range []string{at, at + match + "NotOlderThan", at + match + "Exact", at + "&limit=2", "/a" + at} {
 			t.Run(query, func(t *testing.T) {
 				t.Parallel()
 				tooLarge(t, f, query, future)
@@ -261,7 +261,8 @@ func tooLarge(t *testing.T, f *fixture, query, future string) {
 	if st.Details == nil || len(st.Details.Causes) != 1 || st.Details.RetryAfterSeconds != 1 {
 		t.Fatalf("got details %+v", st.Details)
 	}
-	if c := st.Details.Causes[0]; c.Type != metav1.CauseTypeResourceVersionTooLarge || c.Message != "Too large resource version" {
+	c := st.Details.Causes[0]
+	if c.Type != metav1.CauseTypeResourceVersionTooLarge || c.Message != "Too large resource version" {
 		t.Errorf("got cause %+v", c)
 	}
 }
