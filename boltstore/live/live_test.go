@@ -23,6 +23,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 var secrets = boltstore.Source{Version: "v1", Resource: "secrets", Form: boltstore.FormTyped}
@@ -320,7 +321,7 @@ func slowToRead() limits {
 // limits may end such a client's request, too. It then asks again.
 func served(t *testing.T, path string, s *boltstore.Claimed) {
 	t.Helper()
-	if err := s.Update(secret(0, 10)); err != nil {
+	if err := s.SetServer(listing.Server{Address: "https://a"}); err != nil {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
