@@ -140,9 +140,9 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 func (s *Store) load(fns cache.Indexers) error {
 	found, tidy, err := s.find()
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
-		s.db.log().Error(err, "The description of a source in the file is damaged; the source is set aside and will be listed", "source", s.source.String(), "file", s.db.path)
+		s.db.log().Error(err, "The description of a source in the file is damaged; the source is emptied and will be listed", "source", s.source.String(), "file", s.db.path)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
-			if _, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.collecting().asideTime()); err != nil {
+			if _, err := s.db.h.makeAnew(tx, s.id, &sourceMeta{}); err != nil {
 				return err
 			}
 			return s.create(tx, fns, true)

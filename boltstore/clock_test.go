@@ -153,53 +153,6 @@ func TestJumpedClock(t *testing.T) {
 	})
 }
 
-// TestAsideOfAWrongClock: contents that are set aside under an unconfirmed clock are
-// kept for the full time from when the clock is right.
-func TestAsideOfAWrongClock(t *testing.T) {
-	dev := devicetest.New(time.Unix(0, 0).Add(time.Hour))
-	path, o := testPath(t), Options{Clock: dev}
-	asideNow := func(db *DB) {
-		t.Helper()
-		s := claimTest(t, db, Claim{})
-		defer s.Release()
-		if err := s.Add(configMap("ns", "a", 1, nil)); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.SetAside(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	collect := func(db *DB, want int, when string) {
-		t.Helper()
-		if _, err := db.collecting().collect(context.Background(), 24*time.Hour); err != nil || asides(t, db) != want {
-			t.Errorf("%s: %d aside, not %d; %v", when, asides(t, db), want, err)
-		}
-	}
-	for _, wall := range []time.Time{time.Unix(0, 0).Add(time.Hour), time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)} {
-		dev.Reboot(wall)
-		db := openTest(t, path, o)
-		asideNow(db)
-		dev.Pass(time.Hour)
-		asideNow(db)
-		collect(db, 2, "nobody knows the time")
-		closeTest(t, db)
-		dev.Set(time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), true)
-		db = openTest(t, path, o)
-		collect(db, 2, "hours later")
-		if _, err := db.Compact(context.Background(), nil); err != nil {
-			t.Error(err)
-		}
-		dev.Pass(23 * time.Hour)
-		collect(db, 2, "not yet a day later")
-		if r, err := db.Check(); err != nil || !r.Sound() {
-			t.Errorf("%+v %v", r, err)
-		}
-		dev.Pass(2 * time.Hour)
-		collect(db, 0, "more than a day later")
-		closeTest(t, db)
-	}
-}
-
 // TestFirstListAcrossBoots: the time of an interrupted list's first request is known
 // within a boot, or by a clock that is right.
 func TestFirstListAcrossBoots(t *testing.T) {

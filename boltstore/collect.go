@@ -1,9 +1,7 @@
 package boltstore
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -37,9 +35,8 @@ type Collected struct {
 	Bytes   uint64    `json:"bytes"`
 }
 
-// collect removes the sources that nobody has claimed for the given time, and contents
-// that were set aside that long ago. It does nothing unless the clock is known to be
-// right.
+// collect removes the sources that nobody has claimed for the given time. It does nothing
+// unless the clock is known to be right.
 func (db collecting) collect(ctx context.Context, after time.Duration) (collected []Collected, err error) {
 	if !db.device.right() {
 		return nil, nil // nothing shows how long ago that was
@@ -47,13 +44,6 @@ func (db collecting) collect(ctx context.Context, after time.Duration) (collecte
 	before := db.opts.Clock.Now().Add(-after)
 	found := map[string]Collected{}
 	var undated []string
-	// Leftovers of a crash go first, since their place is needed.
-	if err = db.dateAside(); err == nil {
-		err = db.pruneAside(ctx, before)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("boltstore: collect in %s: %w", db.path, err)
-	}
 	err = db.h.view(func(tx *bolt.Tx) error {
 		return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
 			// The next claim sets aside a source whose meta cannot be read.
@@ -74,6 +64,9 @@ func (db collecting) collect(ctx context.Context, after time.Duration) (collecte
 		}
 	}
 	for id, c := range found {
+		if err == nil {
+			err = ctx.Err()
+		}
 		if err != nil {
 			break
 		}
@@ -83,9 +76,6 @@ func (db collecting) collect(ctx context.Context, after time.Duration) (collecte
 			db.log().Info("Removed a source that no program has used for a long time", "source", c.Source.String(), "file", db.path,
 				"claimed", c.Claimed, "objects", c.Objects)
 		}
-	}
-	if err == nil {
-		err = db.pruneAside(ctx, before)
 	}
 	if err != nil {
 		err = fmt.Errorf("boltstore: collect in %s: %w", db.path, err)
@@ -120,8 +110,8 @@ func (db collecting) date(id string) error {
 	}, nil)
 }
 
-// discard sets a source aside in one step, for pruneAside to remove. It does nothing if
-// the source is claimed, or was claimed after the given time.
+// discard removes a source. It does nothing if the source is claimed, or was claimed after
+// the given time.
 func (db collecting) discard(id string, before time.Time) (gone bool, err error) {
 	db.claiming.Lock() // no claim begins meanwhile
 	defer db.claiming.Unlock()
@@ -138,94 +128,12 @@ func (db collecting) discard(id string, before time.Time) (gone bool, err error)
 			return err
 		}
 		gone = true
-		return db.h.moveAside(tx, id, discarded)
+		return layout.Drop(tx.Bucket(layout.BucketSources), []byte(id))
 	}, nil)
 	return gone && err == nil, err
 }
 
-// discarded is the time of contents that are set aside only to be removed.
-var discarded = time.Unix(0, 0)
-
-// pruneAside removes contents that were set aside before the given time, in bounded
-// transactions.
-func (db collecting) pruneAside(ctx context.Context, before time.Time) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		none := false
-		err := db.h.view(func(tx *bolt.Tx) error {
-			_, none = firstAside(tx, before)
-			return nil
-		})
-		if err != nil || none {
-			return err
-		}
-		err = db.h.update(func(tx *bolt.Tx) error {
-			k, none := firstAside(tx, before)
-			if none {
-				return nil
-			}
-			aside, room := tx.Bucket(layout.BucketAside), db.opts.maxCommitBytes
-			empty, err := prune(aside.Bucket(k), &room)
-			if err != nil || !empty {
-				return err
-			}
-			return layout.Drop(aside, k)
-		}, nil)
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func firstAside(tx *bolt.Tx, before time.Time) (k []byte, none bool) {
-	aside := tx.Bucket(layout.BucketAside)
-	if aside == nil {
-		return nil, true
-	}
-	k, _ = aside.Cursor().First()
-	if len(k) != 8 || int64(binary.BigEndian.Uint64(k)) >= before.UnixNano() {
-		return nil, true
-	}
-	return bytes.Clone(k), false
-}
-
-// prune empties a bucket as far as room allows, and says whether nothing is left.
-func prune(b *bolt.Bucket, room *int) (empty bool, err error) {
-	var keys, buckets [][]byte
-	c := b.Cursor()
-	k, v := c.First()
-	for ; k != nil && *room > 0; k, v = c.Next() {
-		if v == nil {
-			buckets = append(buckets, bytes.Clone(k))
-			if empty, err = prune(b.Bucket(k), room); err != nil {
-				return false, err
-			}
-			if !empty {
-				buckets = buckets[:len(buckets)-1]
-				break
-			}
-			*room -= len(k) + 64
-			continue
-		}
-		keys = append(keys, bytes.Clone(k))
-		*room -= len(k) + len(v) + 16
-	}
-	for _, k := range keys {
-		if err := b.Delete(k); err != nil {
-			return false, err
-		}
-	}
-	for _, k := range buckets {
-		if err := layout.Drop(b, k); err != nil {
-			return false, err
-		}
-	}
-	return k == nil, nil
-}
-
-// collecting is the part of a DB that removes unused sources and old contents.
+// collecting is the part of a DB that removes unused sources.
 type collecting struct{ *DB }
 
 func (db *DB) collecting() collecting { return collecting{db} }

@@ -110,8 +110,7 @@ func TestClaimsAreNotedTogether(t *testing.T) {
 	})
 }
 
-// TestCollects: unclaimed sources, and contents that were set aside, are removed after
-// the given time. Claimed sources stay, whatever the file says.
+// TestCollects: unclaimed sources are removed after the given time. Claimed sources stay, whatever the file says.
 func TestCollects(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	path := testPath(t)
@@ -125,9 +124,7 @@ func TestCollects(t *testing.T) {
 			}
 		}
 		if ns == "c" {
-			if err := s.SetAside(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Empty())
 		}
 	}
 	closeTest(t, db)
@@ -144,12 +141,12 @@ func TestCollects(t *testing.T) {
 		kept(t, db)
 	}
 	tick(59 * time.Minute)
-	if got := sources(t, db); len(got) != 3 || asides(t, db) != 1 {
+	if got := sources(t, db); len(got) != 3 {
 		t.Fatalf("collected in the first hour: %v", got)
 	}
 	tick(time.Minute)
-	if got := sources(t, db); len(got) != 1 || got[0] != "a" || asides(t, db) != 0 {
-		t.Fatalf("left %v, %d aside", got, asides(t, db))
+	if got := sources(t, db); len(got) != 1 || got[0] != "a" {
+		t.Fatalf("left %v", got)
 	}
 	if len(a.List()) != 50 {
 		t.Fatal("a claimed source lost objects")
@@ -192,7 +189,7 @@ func TestCollectCut(t *testing.T) {
 				t.Fatalf("cut at %d: half a source: %v", k, err)
 			}
 		}
-		// It is claimed and filled again before the rest is removed.
+		// It is claimed and filled again.
 		s = claimTest(t, db, Claim{Source: inNamespace("a"), Indexers: indexers})
 		fill(t, s, 40, 2)
 		s.Release()
@@ -200,12 +197,12 @@ func TestCollectCut(t *testing.T) {
 		if _, err := db.collecting().collect(t.Context(), time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		if len(sources(t, db)) != 0 || asides(t, db) != 0 {
-			t.Fatalf("cut at %d: left %v, %d aside", k, sources(t, db), asides(t, db))
+		if len(sources(t, db)) != 0 {
+			t.Fatalf("cut at %d: left %v", k, sources(t, db))
 		}
 		closeTest(t, db)
 		if done {
-			if k < 4 {
+			if k < 2 {
 				t.Fatalf("only %d commits", k)
 			}
 			return

@@ -31,7 +31,7 @@ type Compaction struct {
 // file is there. Both have the same content, except for what was collected.
 //
 // If o.CollectAfter is above zero, Compact first removes sources that nobody has
-// claimed for that long, and contents that were set aside that long ago.
+// claimed for that long.
 //
 // Commits are synced, whatever o.Durability says. Compact creates no file and sets none
 // aside. If the file is damaged, or was in use without syncs when its machine went

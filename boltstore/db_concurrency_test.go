@@ -65,7 +65,7 @@ func TestReleasedStoreDoesNotWrite(t *testing.T) {
 	if err := before.SetServer(listing.Server{Address: "other"}); !errors.Is(err, ErrClosed) {
 		t.Errorf("set the server: %v", err)
 	}
-	if err := before.SetAside(); !errors.Is(err, ErrClosed) {
+	if err := before.Empty(); !errors.Is(err, ErrClosed) {
 		t.Errorf("set aside: %v", err)
 	}
 	if err := before.AddIndexers(cache.Indexers{"more": indexers["words"]}); !errors.Is(err, ErrClosed) {

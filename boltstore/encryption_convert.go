@@ -1,14 +1,12 @@
 package boltstore
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
-	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
@@ -79,23 +77,11 @@ func (db converting) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, e
 	return b, err
 }
 
-// all copies the sources, and those that were set aside. known has metas that are
+// all copies the sources. known has metas that are
 // trusted instead of the file's (see salvage).
 func (cp *copying) all(known map[string]*sourceMeta) {
 	cp.sources(cp.from.Top(), [][]byte{layout.BucketSources}, known)
-	var times [][]byte
 	damage := &cp.res.damage
-	damage.Add(cp.from.Each(cp.from.Top(), func(k, _ []byte, sub *pages.Bucket) {
-		if sub != nil && bytes.Equal(k, layout.BucketAside) {
-			damage.Add(cp.from.Each(*sub, func(k, _ []byte, _ *pages.Bucket) { times = append(times, k) }))
-		}
-	}))
-	for _, at := range times {
-		if bytes.Equal(at, layout.U64(uint64(discarded.UnixNano()))) {
-			continue // it is about to be removed, and a part of it may be gone
-		}
-		cp.sources(cp.from.Top(), [][]byte{layout.BucketAside, at}, nil)
-	}
 	switch {
 	case cp.damaged, !cp.res.whole():
 		damage.Add(cp.write(func(tx *bolt.Tx) error { return noteSourcesLost(tx) }))

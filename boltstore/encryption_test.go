@@ -149,7 +149,7 @@ func fillCluster(t testing.TB, path string, o Options, pods int) needles {
 		t.Fatal(err)
 	}
 	old := claimTest(t, db, Claim{})
-	if err := errors.Join(old.Add(configMap("other-cluster-namespace", "other-cluster-object", 1, nil)), old.SetAside()); err != nil {
+	if err := errors.Join(old.Add(configMap("other-cluster-namespace", "other-cluster-object", 1, nil)), old.Empty()); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []*Claimed{s, ss, old} {

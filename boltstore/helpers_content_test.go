@@ -295,7 +295,7 @@ func wasteful(t *testing.T, path string) {
 	if err := other.Add(configMap("x", "one", 1, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if err := other.SetAside(); err != nil {
+	if err := other.Empty(); err != nil {
 		t.Fatal(err)
 	}
 	closeTest(t, db)

@@ -59,23 +59,6 @@ func rewritePage(t *testing.T, path string, f *pages.File, id uint64, change fun
 	}
 }
 
-// asides counts the contents that are set aside.
-func asides(t testing.TB, db *DB) (n int) {
-	t.Helper()
-	err := db.h.view(func(tx *bolt.Tx) error {
-		if b := tx.Bucket(layout.BucketAside); b != nil {
-			return b.ForEachBucket(func(k []byte) error {
-				return b.Bucket(k).ForEachBucket(func([]byte) error { n++; return nil })
-			})
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 func noLeftovers(t testing.TB, path string) {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))

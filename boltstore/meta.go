@@ -115,7 +115,7 @@ type sourceMeta struct {
 	MetadataSize    uint64               `msgpack:"metadataSize,omitempty"` // see Claimed.NoteMetadataSize
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
-	Epoch           uint64               `msgpack:"epoch"`      // goes up when the contents are set aside
+	Epoch           uint64               `msgpack:"epoch"`      // goes up when the source is emptied
 	Timeline        uint64               `msgpack:"history"`    // (by its old name) number of the timeline: goes up at each noticed restore of the server
 	Generation      uint64               `msgpack:"generation"` // 0: nothing was ever stored; see listed
 	ResourceVersion string               `msgpack:"resourceVersion"`

@@ -75,7 +75,7 @@ type Options struct {
 	Compression Compression
 	// CollectAfter is how long after its last claim a source is removed from the file.
 	// Set it longer if a program claims some of its sources seldom, or negative to keep
-	// all. Contents of another cluster are removed that long after they were set aside.
+	// all.
 	// The last claim is noted to the hour. Durable handlers of a removed source start
 	// over when they come back. Default 30 days.
 	//

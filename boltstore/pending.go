@@ -286,7 +286,7 @@ func (s *Store) claimedHandlers() (all []*Handler) {
 }
 
 // stirHandlers tells the handlers, within the transaction's visible function, that the source
-// was listed or set aside.
+// was listed or emptied.
 func (s *Store) stirHandlers() {
 	m := s.metaNow()
 	for _, h := range s.claimedHandlers() {

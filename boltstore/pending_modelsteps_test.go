@@ -104,7 +104,7 @@ func (m *pendingModel) another() {
 		m.change()
 	}
 	m.missed = true
-	m.works(m.s.SetAside)
+	m.works(m.s.Empty)
 }
 
 func (m *pendingModel) step() {

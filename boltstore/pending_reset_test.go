@@ -194,7 +194,7 @@ func TestSetAsideResets(t *testing.T) {
 	f.put("x", "x")
 	f.put("y", "y")
 	was, first := f.is("x", "x"), f.h.s.metaNow().Handlers["test"].Reset
-	must(t, f.s.SetAside())
+	must(t, f.s.Empty())
 	if f.heard.wasReset() != 1 || !resetOwed(f.h) || !f.h.Behind() || f.h.Length() != 0 {
 		t.Error(f.heard.wasReset(), f.h.Behind(), f.h.Length())
 	}
@@ -215,11 +215,11 @@ func TestSetAsideResets(t *testing.T) {
 	f.is("x", "nothing")
 	f.is("y", "nothing")
 
-	must(t, f.s.SetAside())
+	must(t, f.s.Empty())
 	f.db.commit.busy.Lock() // no commit writes the acknowledgement
 	r, _ := f.h.ResetOwed()
 	f.h.Acknowledge("", r)
-	must(t, f.s.SetAside())
+	must(t, f.s.Empty())
 	f.db.commit.busy.Unlock()
 	must(t, f.s.writeMarks())
 	if !resetOwed(f.h) || !handlerState1(t, f.s).Reset {

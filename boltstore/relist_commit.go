@@ -264,7 +264,7 @@ func (r *Relist) finish(src sourceTx) (*sourceMeta, error) {
 	return m, err
 }
 
-// forgetDamage is for records that are all new: from the server, mended or set aside.
+// forgetDamage is for records that are all new: from the server, mended or none.
 func (s *Store) forgetDamage() {
 	s.mu.Lock()
 	s.db.repairs.Add(1)

@@ -164,7 +164,7 @@ func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 		return sourceTx{}, err
 	}
 	if r.epoch != r.s.metaNow().Epoch {
-		return sourceTx{}, fmt.Errorf("%w: the objects that it was compared with were set aside", ErrAbandoned)
+		return sourceTx{}, fmt.Errorf("%w: the objects that it was compared with were removed", ErrAbandoned)
 	}
 	return r.s.bucket(tx)
 }

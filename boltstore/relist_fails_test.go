@@ -101,14 +101,14 @@ func TestErrOfSettingAside(t *testing.T) {
 	s := claimTest(t, db, Claim{})
 	relist(t, s, "1", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil)}, 10)
 	db.h.setHook(func(*bolt.Tx) error { return errRefused })
-	if err := s.SetAside(); !errors.Is(err, errRefused) {
+	if err := s.Empty(); !errors.Is(err, errRefused) {
 		t.Fatal(err)
 	}
 	if err, st := db.Err(), db.Stats(); !errors.Is(err, errRefused) || st.Failing == 0 || st.Failed == 0 {
 		t.Errorf("Err %v, failed %d times, failing for %s", err, st.Failed, st.Failing)
 	}
 	db.h.setHook(nil)
-	must(t, s.SetAside())
+	must(t, s.Empty())
 	if err, st := db.Err(), db.Stats(); err != nil || st.Failing != 0 {
 		t.Errorf("afterwards: Err %v, failing for %s", err, st.Failing)
 	}

@@ -85,7 +85,7 @@ func TestIndicesAfterSetAside(t *testing.T) {
 			}
 		}
 	}
-	must(t, s.SetAside())
+	must(t, s.Empty())
 	complete("set aside")
 	r := beginStaged(t, s)
 	must(t, r.Page([]runtime.Object{configMap("ns", "b", 2, nil)}))
@@ -110,7 +110,7 @@ func TestSetAsideWhileStaged(t *testing.T) {
 				r = beginStaged(t, s)
 			}
 			must(t, r.Page(append(objs, configMap("ns", "b", 2, nil))))
-			must(t, s.SetAside())
+			must(t, s.Empty())
 			if _, err := r.Commit("9", time.Now()); !errors.Is(err, ErrAbandoned) {
 				t.Errorf("committed: %v", err)
 			}

@@ -278,7 +278,7 @@ func TestResidentHidden(t *testing.T) {
 func TestResidentSetAside(t *testing.T) {
 	f := newResidentTest(t, Options{}, 10)
 	loadedInMemory(t, f.s)
-	if err := f.s.SetAside(); err != nil {
+	if err := f.s.Empty(); err != nil {
 		t.Fatal(err)
 	}
 	f.srv = server{}

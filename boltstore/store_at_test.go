@@ -222,7 +222,7 @@ func TestMoments(t *testing.T) {
 			relist(t, s, "27", RelistOptions{}, []runtime.Object{configMap("a", "y", 20, nil), configMap("a", "z", 27, nil)}, 10)
 			expect("26", "a/y")
 			expect("27", "a/y a/z")
-			if err := s.SetAside(); err != nil {
+			if err := s.Empty(); err != nil {
 				t.Fatal(err)
 			}
 			relist(t, s, "8", RelistOptions{}, []runtime.Object{configMap("a", "y", 7, nil)}, 10)

@@ -49,8 +49,8 @@ func (s *Store) shutDown() {
 
 // ListWhole returns all objects as of one commit, and their Contents. It returns no
 // objects (nil) if the contents are still those of than, and while the state is not whole.
-// It is not before the first list of an informer's source, after its contents were set
-// aside, and while they are outdated. A source that its program fills has no objects
+// It is not before the first list of an informer's source, after it was
+// emptied, and while they are outdated. A source that its program fills has no objects
 // before the program's first write. If some objects cannot be served, it returns an error
 // and none.
 func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {

@@ -110,7 +110,7 @@ func TestListWhole(t *testing.T) {
 			step("a list that heals", "[a3 b12]", func() { relist(t, s, "12", RelistOptions{}, server{"1": cm("a", 3), "2": cm("b", 12)}.list(), 3) })
 			step("another transform", "-", func() { s.SetTransformVersion("2"); w.next = nil })
 			step("its list of the same", "-", func() { relist(t, s, "12", RelistOptions{}, server{"1": cm("a", 3), "2": cm("b", 12)}.list(), 3) })
-			step("another cluster", "-", func() { must(s.SetAside()) })
+			step("another cluster", "-", func() { must(s.Empty()) })
 			step("an empty list", "[]", func() { relist(t, s, "20", RelistOptions{}, nil, 1) })
 			s.Release()
 			w.woken(true)

@@ -66,7 +66,7 @@ func TestDescribe(t *testing.T) {
 	if err := s.Describe(Description{Columns: columns}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetAside(); err != nil {
+	if err := s.Empty(); err != nil {
 		t.Fatal(err)
 	}
 	known("set aside", db)

@@ -181,7 +181,7 @@ func (m *storeModel) commitList(r *Relist, l *modelList) bool {
 // setAside has another cluster answer.
 func (m *storeModel) setAside() {
 	m.say("another cluster")
-	m.must(m.s.SetAside())
+	m.must(m.s.Empty())
 	m.told, m.hidden, m.seq, m.fresh, m.begun, m.owes = server{}, map[string]bool{}, m.s.State().Seq, true, nil, false
 	m.srv, m.log, m.past, m.at, m.rv = server{}, nil, nil, 0, m.rnd.IntN(m.rv+1)
 	for range m.rnd.IntN(6) {

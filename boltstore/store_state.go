@@ -164,7 +164,7 @@ const (
 // Outdated says why the source must be listed before its objects are served: their Go
 // type or the transform has changed. "" means that it need not be listed.
 // Claim.ServeOutdated serves the objects until then. A source that a program fills itself
-// is not listed: its contents are set aside with the next write.
+// is not listed: its contents are removed with the next write.
 func (s *Store) Outdated() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -55,7 +55,7 @@ func seenIn(obj any) *string {
 	return &rv
 }
 
-// makeCurrent sets contents of another Go type or transform aside before the program
+// makeCurrent removes contents of another Go type or transform before the program
 // writes to a source that it fills itself. No list would replace them, and the new
 // objects would be hidden with them.
 func (s *Claimed) makeCurrent() error {
@@ -68,8 +68,8 @@ func (s *Claimed) makeCurrent() error {
 	if !s.hidden() || !s.FilledByProgram() {
 		return nil
 	}
-	s.db.log().Info("Warning: what the program has stored is set aside, since it is outdated", "source", s.source.String(), "reason", why)
-	return s.SetAside()
+	s.db.log().Info("Warning: what the program has stored is removed, since it is outdated", "source", s.source.String(), "reason", why)
+	return s.Empty()
 }
 
 // write commits a batch of the program's and waits for the commit.

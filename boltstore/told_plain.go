@@ -28,7 +28,7 @@ func (s *Claimed) ExpectPlain() error {
 
 // SetTold notes that all plain handlers have returned up to seq. The source's next commit
 // writes the told mark (work.stamp), or one within FlushInterval. Release also does
-// (writePositions), a relist does not. SetAside moves the mark past all entries: they are
+// (writePositions), a relist does not. Empty moves the mark past all entries: they are
 // of another cluster.
 func (s *Claimed) SetTold(seq uint64) {
 	for {

@@ -18,7 +18,7 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// TestAnotherCluster: cached objects of another cluster are set aside, and none of them
+// TestAnotherCluster: cached objects of another cluster are removed, and none of them
 // is told as deleted.
 func TestAnotherCluster(t *testing.T) {
 	w := newWorld(t)

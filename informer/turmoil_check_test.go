@@ -275,7 +275,7 @@ func (m *turmoil) settle() {
 			m.fault("source %d: %s: %+v", i, d, s.inf.State())
 		}
 		if e := s.inf.store.Epoch(); e > uint64(m.cluster) && !m.maimed {
-			m.fault("source %d: set aside %d times, there were %d other clusters", i, e, m.cluster)
+			m.fault("source %d: emptied %d times, there were %d other clusters", i, e, m.cluster)
 		}
 		if n := s.inf.store.State().Timeline; n > uint64(m.rewinds) && !m.maimed {
 			m.fault("source %d: timeline %d, restored %d times", i, n, m.rewinds)

@@ -44,7 +44,7 @@ type finding struct {
 var errNoCluster = errors.New("reflector: the cluster that answers has no kube-system yet, so nothing shows whether it is the same")
 
 // otherCluster finds out whether the server is that of another cluster than the
-// file's. If it is, the file's contents are set aside.
+// file's. If it is, the file's contents are removed.
 func (s *ListerWatcher) otherCluster(ctx context.Context) (bool, error) {
 	if !s.cluster.due() {
 		return false, nil
@@ -54,7 +54,7 @@ func (s *ListerWatcher) otherCluster(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, s.fail(ctx, err)
 	}
-	other, err := s.cluster.noteOrSetAside(ctx, known, id, by)
+	other, err := s.cluster.noteOrEmpty(ctx, known, id, by)
 	if err == nil && id.other {
 		s.another()
 	}
@@ -172,12 +172,12 @@ func (c *cluster) due() bool {
 	return !c.checked && c.server != ""
 }
 
-// noteOrSetAside sets the file's contents aside if the cluster is another one, since none
+// noteOrEmpty removes the file's contents if the cluster is another one, since none
 // of its objects has been deleted. It notes the server that answers, also before the
 // first list.
-func (c *cluster) noteOrSetAside(ctx context.Context, known boltstore.State, id finding, by listing.Server) (other bool, err error) {
+func (c *cluster) noteOrEmpty(ctx context.Context, known boltstore.State, id finding, by listing.Server) (other bool, err error) {
 	if id.other && (known.Synced || known.Objects > 0) {
-		if err := c.setAside(ctx, known, by); err != nil {
+		if err := c.empty(ctx, known, by); err != nil {
 			return false, err
 		}
 	} else {
@@ -254,18 +254,18 @@ func isOther(known boltstore.State, by listing.Server) bool {
 	return others > 1
 }
 
-// setAside keeps the contents apart in the file: they belong to another cluster. The
+// empty removes the contents from the file: they belong to another cluster. The
 // program's writes from then on belong to the one that answers.
-func (c *cluster) setAside(ctx context.Context, known boltstore.State, by listing.Server) error {
+func (c *cluster) empty(ctx context.Context, known boltstore.State, by listing.Server) error {
 	if err := c.queue.Flush(ctx); err != nil {
 		return err
 	}
-	if err := c.store.SetAside(); err != nil {
+	if err := c.store.Empty(); err != nil {
 		return err
 	}
 	c.note(boltstore.State{}, by, true)
 	c.queue.Unconfirm(true)
-	c.log.Info("Another cluster answers, the cached objects are set aside", "source", c.store.Source().String(),
+	c.log.Info("Another cluster answers, the cached objects are removed", "source", c.store.Source().String(),
 		"server", by.Address, "clusterUID", by.ClusterUID, "ca", by.CA, "serverBefore", known.Server, "clusterUIDBefore", known.ClusterUID, "caBefore", known.ServerCA)
 	return nil
 }

@@ -65,7 +65,7 @@ func TestUIDLearnedLater(t *testing.T) {
 					}
 					f.recreate(1_000_000)
 					if !until(func() bool { return f.store.Epoch() == 1 && f.differs() == "" }) { // the queue may not know yet
-						t.Errorf("not set aside: %s", f.State())
+						t.Errorf("not emptied: %s", f.State())
 					}
 					f.ofTheCluster()
 				})

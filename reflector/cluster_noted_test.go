@@ -25,7 +25,7 @@ func TestNotedInPart(t *testing.T) {
 		if !isOther(known, by) {
 			t.Fatal("it counts as the same")
 		}
-		if _, err := f.cluster.noteOrSetAside(t.Context(), known, finding{other: true, sure: true}, by); err != nil {
+		if _, err := f.cluster.noteOrEmpty(t.Context(), known, finding{other: true, sure: true}, by); err != nil {
 			t.Fatal(err)
 		}
 		if st := f.store.State(); st.ClusterUID != "" || st.FlowSchemaUID != "" || st.Server != by.Address || st.ServerCA != by.CA {

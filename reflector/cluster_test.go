@@ -197,7 +197,7 @@ func TestClusterBehindExpiry(t *testing.T) {
 	}
 }
 
-// TestAsideIsNotFresh: a confirmation of a cluster whose contents are set aside says
+// TestAsideIsNotFresh: a confirmation of a cluster whose contents were removed says
 // nothing about the next one.
 func TestAsideIsNotFresh(t *testing.T) {
 	bubble(t, 5, kubesim.Options{InitialRV: 1000}, Options{}, func(f *fixture) {
@@ -209,7 +209,7 @@ func TestAsideIsNotFresh(t *testing.T) {
 		f.recreate(1_000_000)
 		after(5 * time.Minute)
 		if f.store.State().Synced {
-			t.Fatal("it was not set aside")
+			t.Fatal("it was not emptied")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

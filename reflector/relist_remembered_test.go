@@ -59,7 +59,7 @@ func TestRestoreRemembered(t *testing.T) {
 }
 
 // TestRestoredThenAnotherCluster: a noted restore says nothing about another cluster. The
-// cached objects are set aside.
+// cached objects are removed.
 func TestRestoredThenAnotherCluster(t *testing.T) {
 	bubble(t, 10, kubesim.Options{InitialRV: 5000}, Options{pageSize: 3}, func(f *fixture) {
 		f.restoredAndNotListed()

@@ -54,7 +54,7 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server
 	if s.cluster.server != "" {
 		id, by, err := s.cluster.identify(ctx, known, by)
 		if err == nil && id.other {
-			if err = s.cluster.setAside(ctx, known, by); err == nil { // none of its objects has been deleted
+			if err = s.cluster.empty(ctx, known, by); err == nil { // none of its objects has been deleted
 				s.another()
 			}
 		}

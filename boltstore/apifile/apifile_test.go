@@ -120,7 +120,7 @@ func TestNoPages(t *testing.T) {
 	expect(t, h, path+exact, 200, "a/b a/d b/a")
 	expect(t, h, path+"&resourceVersion=10", 200, "a/b a/d b/a") // with a limit that is exact, too
 	expect(t, h, "/api/v1/namespaces/a/configmaps?"+exact, 200, "a/b a/d")
-	if err := s.SetAside(); err != nil {
+	if err := s.Empty(); err != nil {
 		t.Fatal(err)
 	}
 	filetest.Relist(t, s, "15", configMap("a", "b", 1))

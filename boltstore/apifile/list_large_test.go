@@ -217,7 +217,7 @@ func TestProtobufWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestContentsGoMeanwhile: a list whose contents are set aside while it is sent breaks
+// TestContentsGoMeanwhile: a list whose contents are removed while it is sent breaks
 // off. It does not end like a complete list.
 func TestContentsGoMeanwhile(t *testing.T) {
 	for accept, n := range map[string]int{"application/json": 300, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1": 2000, "application/yaml": 300, asTable: 2000} {
@@ -227,7 +227,7 @@ func TestContentsGoMeanwhile(t *testing.T) {
 		w.at = func() {
 			if !gone {
 				gone = true
-				if err := s.SetAside(); err != nil {
+				if err := s.Empty(); err != nil {
 					t.Error(err)
 				}
 			}

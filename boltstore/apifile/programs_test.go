@@ -63,7 +63,7 @@ func rendered(version any, of map[string]string) string {
 	return fmt.Sprintf("%v %v", version, of)
 }
 
-// TestPrograms runs random programs of changes, lists, restores, contents set aside, new
+// TestPrograms runs random programs of changes, lists, restores, other clusters, new
 // lives and compactions. Lists, and lists of exact versions, each show one former
 // state. Clients that watch, break off and go on from the last
 // version they have seen end equal. KUBEWAKE_PROGRAMS says how many programs.
@@ -236,7 +236,7 @@ func (p *program) step() {
 		}
 	case r < 46 && p.whole:
 		p.did("setaside")
-		p.must(p.s.SetAside())
+		p.must(p.s.Empty())
 		p.whole = false
 		p.past = nil
 	case r < 48 && p.whole: // restored

@@ -43,7 +43,7 @@ func NewTTLStore(s *boltstore.Claimed, ttl time.Duration) (cache.Store, error) {
 // Writes return the errors of [boltstore.Claimed], and reads ErrClosed. An entry that
 // damage has taken counts as expired: the log names it, and Add stores it again. A store
 // that is opened with a damaged source, or with another Go type of the entries, begins
-// empty: the file's entries are set aside. The source of an informer is an error, since its
+// empty: the file's entries are removed. The source of an informer is an error, since its
 // first list would remove the entries.
 //
 // # Differences from client-go
@@ -79,8 +79,8 @@ func current(s *boltstore.Claimed) error {
 }
 
 func empty(s *boltstore.Claimed, why string) error {
-	s.Logger().Info("Warning: the store begins empty; its objects in the file are set aside", "source", s.Source().String(), "reason", why)
-	return s.SetAside()
+	s.Logger().Info("Warning: the store begins empty; its objects in the file are removed", "source", s.Source().String(), "reason", why)
+	return s.Empty()
 }
 
 // expiring is a store whose entries expire.

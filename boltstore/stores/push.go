@@ -19,7 +19,7 @@ import (
 //     change no object, such as those of a bookmark or of a relist without differences,
 //     lead to no call.
 //   - The state is whole. push is not called before the source's first list, after
-//     another cluster's contents were set aside, while objects are outdated, or while
+//     another cluster's contents were removed, while objects are outdated, or while
 //     damage keeps some from being served. A consumer that acts on missing objects must
 //     not see a part.
 //   - The first state is the file's, which may be as old as the last life of the

@@ -17,7 +17,7 @@ import (
 // Replace stores all objects or none. Transaction stores, in one commit, those objects
 // that can be stored. An object whose index function fails has no values in that index;
 // client-go panics. If the source's Go type has changed, the store begins empty, unless
-// the claim has ServeOutdated; the file's objects are set aside. An object that damage
+// the claim has ServeOutdated; the file's objects are removed. An object that damage
 // has taken is reported when it is read. Replace mends the source. So does making the
 // store again after such an object was overwritten.
 func NewThreadSafeStore(s *boltstore.Claimed, failed func(error)) (cache.ThreadSafeStoreWithTransaction, error) {

@@ -20,8 +20,8 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "compact",
 		Short: "Rewrite the file without its unused space",
 		Long: "Rewrite the file without its unused space. No program may have it open.\n\n" +
-			"With --collect-after, first remove sources that no program has used for that long, and contents of other clusters " +
-			"that were set aside that long ago. You can interrupt the command at any time: the file keeps its content, except for what was removed.",
+			"With --collect-after, first remove sources that no program has used for that long. " +
+			"You can interrupt the command at any time: the file keeps its content, except for what was removed.",
 		Example: `  kubewake compact --db cache.db
   kubewake compact --db cache.db --collect-after 720h -o json`,
 		Args: cobra.NoArgs,

@@ -272,18 +272,18 @@ func (k *keeper) close() {
 }
 
 // retire tells the deletes of a source's objects, which the server serves no longer in this
-// version or scope, and sets them aside: the mirror goes on with another source.
+// version or scope, and removes them: the mirror goes on with another source.
 func (k *keeper) retire(at kept, run *running) {
 	_, example, err := listWatch(k.cfg, run.resource, at.namespace, at.selector)
 	if err == nil {
-		err = k.setAside(run.source, example)
+		err = k.empty(run.source, example)
 	}
 	if err != nil {
 		k.logf("%s: its objects stay in the file: %s", run.name, oneLine(err))
 	}
 }
 
-func (k *keeper) setAside(src *source, example runtime.Object) error {
+func (k *keeper) empty(src *source, example runtime.Object) error {
 	s, err := k.db.Claim(boltstore.Claim{Source: src.inf.Store().Source(), Example: example,
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 	if err != nil {
@@ -297,5 +297,5 @@ func (k *keeper) setAside(src *source, example runtime.Object) error {
 	for handler, i := k.counter(src), 0; i < len(objs); i++ {
 		handler.OnDelete(objs[i])
 	}
-	return s.SetAside()
+	return s.Empty()
 }

@@ -98,7 +98,7 @@ func (r *reader) objects(ctx context.Context, q query, fn func(*unstructured.Uns
 		case first:
 			epoch = p.Epoch
 		case p.Epoch != epoch || !p.Synced:
-			return fmt.Errorf("%s: its objects were set aside while they were read; try again", q.source.Source)
+			return fmt.Errorf("%s: its objects were removed while they were read; try again", q.source.Source)
 		}
 		from = p.Next
 		for i, obj := range p.Objects {

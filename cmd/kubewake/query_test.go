@@ -176,7 +176,7 @@ func TestContentsGoMeanwhile(t *testing.T) {
 	q := query{source: stateOf(t, db, secrets)}
 	err := (&reader{db: db}).objects(t.Context(), q, func(*unstructured.Unstructured) error {
 		if n++; n == 1 {
-			return s.SetAside()
+			return s.Empty()
 		}
 		return nil
 	})

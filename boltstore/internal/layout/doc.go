@@ -10,7 +10,6 @@
 //	/sources/<id>/gen/<n>/progress     progress of a first list
 //	/sources/<id>/journal              [Blocks]: seq of its first entry → block
 //	/sources/<id>/pending/<name>       [Box]: item key → pending key of a durable handler
-//	/aside/<time>/<id>                 a source that was set aside
 //
 // The header, meta and progress are values at a key. All other names are buckets, with
 // the form of their keys and values.

@@ -22,7 +22,6 @@ var (
 	BucketJournal = []byte("journal")
 	BucketNotes   = []byte("notes")
 	BucketPending = []byte("pending")
-	BucketAside   = []byte("aside")
 	KeyHeader     = []byte("header")
 	KeyMeta       = []byte("meta")
 )

@@ -7,90 +7,15 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
-	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
-	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestReplacementKeepsAside: a source's contents that were set aside survive a replacement of the
-// file, for as long as they must be kept.
-func TestReplacementKeepsAside(t *testing.T) {
-	for name, o := range map[string]Options{"unclean boot": {}, "damaged": {}, "open": {}, "rotated": {Keyset: sealtest.Keyset()}} {
-		t.Run(name, func(t *testing.T) {
-			path := testPath(t)
-			db := openTest(t, path, o)
-			s := claimTest(t, db, Claim{})
-			if err := s.Add(configMap("a", "b", 1, nil)); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.SetAside(); err != nil {
-				t.Fatal(err)
-			}
-			freelist := func() int {
-				f, done, err := pages.Open(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer done()
-				return int(f.Freelist())
-			}
-			want := 0
-			switch name {
-			case "open":
-				db.healing().heal(errTripped, db.h.now.Load())
-				want = 1
-			case "rotated":
-				db = rotated(t, db)
-			default:
-				closeTest(t, db)
-				changeHeader(t, path, ofUncleanBoot)
-				if name == "damaged" {
-					ruin(t, path, freelist())
-					want = 1
-				}
-				db = openTest(t, path, o)
-			}
-			if n := asides(t, db); n != 1 || len(db.AsidePaths()) != want {
-				t.Errorf("%d sources are aside, set aside is %q", n, db.AsidePaths())
-			}
-		})
-	}
-}
-
-// TestHalfRemovedAside: a half-removed source is not damage, and need not be kept.
-func TestHalfRemovedAside(t *testing.T) {
-	path := testPath(t)
-	db := openTest(t, path, Options{})
-	s := claimTest(t, db, Claim{})
-	fill(t, s, 20, 1)
-	s.Release()
-	err := db.h.update(func(tx *bolt.Tx) error {
-		if err := db.h.moveAside(tx, configMaps.ID(), discarded); err != nil {
-			return err
-		}
-		room := 2000
-		aside := tx.Bucket(layout.BucketAside)
-		k, _ := aside.Cursor().First()
-		_, err := prune(aside.Bucket(k), &room)
-		return err
-	}, nil)
-	if err != nil || asides(t, db) != 1 {
-		t.Fatal(err)
-	}
-	closeTest(t, db)
-	changeHeader(t, path, ofUncleanBoot)
-	db = openTest(t, path, Options{})
-	if n := asides(t, db); n != 0 || len(db.AsidePaths()) > 0 {
-		t.Errorf("%d sources are aside, set aside is %q", n, db.AsidePaths())
-	}
-}
-
-// TestSetAsideTwiceAtOnce: a source's facts in the file may be damaged twice at the same
-// time of the clock, which may stand still or be set back.
-func TestSetAsideTwiceAtOnce(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Clock: testingclock.NewFakeClock(time.Now()), Window: time.Nanosecond})
+// TestDamagedMetaAgain: a source's facts in the file may be damaged more than once. Each
+// time one transaction empties the source.
+func TestDamagedMetaAgain(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
 	for range 3 {
 		s := claimTest(t, db, Claim{})
 		relist(t, s, "1", RelistOptions{}, []runtime.Object{at(1, "a")}, 10)

@@ -15,7 +15,7 @@ func TestStandsIsOfACluster(t *testing.T) {
 	objs := []runtime.Object{configMap("ns", "a", 1, nil)}
 	relistSome(t, s, "5", RelistOptions{}, objs)
 	s.NoteStands()
-	must(t, s.SetAside())
+	must(t, s.Empty())
 	relistSome(t, s, "6", RelistOptions{}, objs)
 	must(t, s.Add(configMap("ns", "b", 7, nil)))
 	if s.Stands() || s.metaNow().Stands {

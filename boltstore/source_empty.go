@@ -1,0 +1,64 @@
+package boltstore
+
+import (
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+)
+
+// Empty removes the source's contents, because they belong to another cluster. The source
+// is then as if never listed. No deletes are journaled. Durable handlers are told a Reset.
+func (s *Claimed) Empty() error {
+	var m *sourceMeta
+	err := s.wrote(s.db.h.update(func(tx *bolt.Tx) error {
+		if err := s.errReleased(); err != nil {
+			return err
+		}
+		old := s.metaNow()
+		// Seqs go on, so that no receipt comes to mean another entry.
+		m = (&sourceMeta{Source: s.source, TypeHash: s.typeHash, APIVersion: old.APIVersion, Kind: old.Kind,
+			Scope: old.Scope, Names: old.Names, Categories: old.Categories, Columns: old.Columns,
+			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq,
+			Handlers: old.Handlers, Formed: old.Formed, Reformed: old.Reformed, Former: old.newest()}).clone()
+		m.claimedNow(s.db.device)
+		s.indexing().complete(m, s.indexing().indexSet().fns) // of no objects
+		src, err := s.db.h.makeAnew(tx, s.id, m)
+		if err != nil {
+			return err
+		}
+		return src.putMeta(m)
+	}, func() {
+		s.stands.Store(false)
+		s.setMeta(m)
+		s.forgetDamage()
+		s.stirHandlers()
+	}))
+	if err != nil {
+		return fmt.Errorf("boltstore: empty %s: %w", s.source, err)
+	}
+	return nil
+}
+
+// makeAnew removes a source and makes a new one, whose meta m is. The handlers in m begin
+// with a Reset.
+func (h *handle) makeAnew(tx *bolt.Tx, id string, m *sourceMeta) (sourceTx, error) {
+	sources, name := tx.Bucket(layout.BucketSources), []byte(id)
+	if sources == nil || sources.Bucket(name) == nil {
+		return sourceTx{}, fmt.Errorf("%w: %s", ErrNoSource, id)
+	}
+	if err := layout.Drop(sources, name); err != nil {
+		return sourceTx{}, err
+	}
+	b, err := layout.Create(sources, name)
+	if err != nil {
+		return sourceTx{}, err
+	}
+	src := sourceIn(b, id, h.seal)
+	return src, src.restartHandlers(m)
+}
+
+// Epoch counts how often the source was emptied. Objects of different epochs have
+// nothing to do with one another.
+func (s *Claimed) Epoch() uint64 { return s.metaNow().Epoch }
