@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/kubewake/kubewake/boltstore/internal/beside"
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/internal/disktest"
@@ -160,13 +158,6 @@ func TestCrashAtEachOperation(t *testing.T) {
 	withHeader := func(change func(h *header)) func(path string) {
 		return func(path string) { changeHeader(t, path, change) }
 	}
-	fromZero := map[int]migration{0: func(tx *bolt.Tx, _ *seal.Sealer) error {
-		b, err := tx.CreateBucket([]byte("new in format 1"))
-		if err == nil {
-			err = b.Put([]byte("k"), make([]byte, 50_000))
-		}
-		return err
-	}}
 	for _, tc := range []crashCase{
 		{name: "creation", run: opened(nil), ops: "create write sync link remove sync"},
 		{name: "creation, encrypted, without syncs", with: Options{Keyset: ks, Durability: DurabilityProcess}, run: opened(nil), ops: "create write sync link remove sync commit"},
@@ -179,8 +170,6 @@ func TestCrashAtEachOperation(t *testing.T) {
 		{name: "rotation", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks}, mend: withHeader(keysDue), run: opened(nil), ops: "create write sync rename sync"},
 		{name: "another primary key", filled: true, rotates: true, before: Options{Keyset: seal.File(rotated)}, with: Options{Keyset: seal.File(rotated)},
 			run: opened(nil), ops: "commit create write sync rename sync"},
-		{name: "migration", filled: true, with: Options{migrations: fromZero}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit"},
-		{name: "migration, without syncs", filled: true, with: Options{migrations: fromZero, Durability: DurabilityProcess}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit commit"},
 		{name: "verification after an unclean boot", filled: true, with: Options{Durability: DurabilityProcess},
 			mend: withHeader(ofUncleanBoot), run: opened(nil), ops: "create write write write sync rename sync"},
 		{name: "healing", filled: true, run: opened(func(db *DB) error {

@@ -55,11 +55,7 @@ func Open(path string, o Options) (*DB, error) {
 			"turn it off (tune2fs -O ^fast_commit)", "file", path)
 	}
 	db.beside.RemoveLeftovers()
-	err = db.converting().migrate()
-	if err == nil {
-		err = db.converting().settleKeys()
-	}
-	if err != nil {
+	if err = db.converting().settleKeys(); err != nil {
 		return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
 	}
 	db.h.noteInUse = func(tx *bolt.Tx) error { return errors.Join(db.replacing().putHeader(tx, false), db.noteLost(tx)) }
@@ -240,7 +236,7 @@ func (db opening) judgeHeader(b *boltFile) error {
 		})
 	})
 	if err == nil {
-		err = db.converting().checkFormat(h.Format)
+		err = checkFormat(h.Format)
 	}
 	if err != nil {
 		return err

@@ -180,8 +180,6 @@ type Options struct {
 	boot string
 	// plainRename is for tests. It stands for a system that cannot exchange names.
 	plainRename bool
-	// migrations are for tests.
-	migrations map[int]migration
 }
 
 // mostNarrow is how large a 32-bit program lets its file become. bbolt maps 2 GiB for a larger

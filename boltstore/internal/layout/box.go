@@ -38,7 +38,7 @@ func (x *Box) Get(k []byte) []byte {
 // Open returns the value v that is stored at k.
 func (x *Box) Open(k, v []byte) []byte {
 	if x.seal == nil {
-		return x.freed(k, v)
+		return x.bound(k, v)
 	}
 	if v == nil {
 		return v
@@ -72,14 +72,6 @@ func (x *Box) bound(k, v []byte) []byte {
 	b := bytes.Clone(v)
 	binary.LittleEndian.PutUint32(b[n:], binary.LittleEndian.Uint32(b[n:])^uint32(format.OwnerOf(string(x.at(k)))))
 	return b
-}
-
-// freed reverses bound. Earlier programs stored values that are not bound.
-func (x *Box) freed(k, v []byte) []byte {
-	if _, err := format.CheckSum(v); err == nil {
-		return v
-	}
-	return x.bound(k, v)
 }
 
 // Delete removes the value at k.
