@@ -140,7 +140,8 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 func (s *Store) load(fns cache.Indexers) error {
 	found, tidy, err := s.find()
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
-		s.db.log().Error(err, "The description of a source in the file is damaged; the source is emptied and will be listed", "source", s.source.String(), "file", s.db.path)
+		s.db.log().Error(err, "The description of a source in the file is damaged; the source is emptied and will be listed",
+			"source", s.source.String(), "file", s.db.path)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
 			if _, err := s.db.h.makeAnew(tx, s.id, &sourceMeta{}); err != nil {
 				return err

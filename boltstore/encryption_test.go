@@ -149,7 +149,8 @@ func fillCluster(t testing.TB, path string, o Options, pods int) needles {
 		t.Fatal(err)
 	}
 	old := claimTest(t, db, Claim{})
-	if err := errors.Join(old.Add(configMap("other-cluster-namespace", "other-cluster-object", 1, nil)), old.Empty()); err != nil {
+	theirs := configMap("other-cluster-namespace", "other-cluster-object", 1, nil)
+	if err := errors.Join(old.Add(theirs), old.Empty()); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []*Claimed{s, ss, old} {

@@ -39,4 +39,7 @@ var (
 	ErrTaken = errors.New("another program has taken the file over and written to it while it was read; try again")
 	// ErrNoSource: the file does not have that source.
 	ErrNoSource = errors.New("source is not in the file")
+	// ErrFed: a server feeds the source, so the program cannot write to it.
+	ErrFed = errors.New("the informer that runs is the only writer of its source; " +
+		"to read back what the program has just written to the server, use client-go's cache.MutationCache")
 )

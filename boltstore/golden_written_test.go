@@ -120,7 +120,8 @@ func goldenWrittenText(t *testing.T, db *DB) string {
 			s.SetTransformVersion("2")
 		}
 		st := s.State()
-		fmt.Fprintf(&b, "%s at version %s, %d not stored, %d not indexed, local %t\n", st.Source, st.ResourceVersion, st.Unstored, st.Unindexed, s.metaNow().Local)
+		fmt.Fprintf(&b, "%s at version %s, %d not stored, %d not indexed, local %t\n",
+			st.Source, st.ResourceVersion, st.Unstored, st.Unindexed, s.metaNow().Local)
 		sorted("noted", notedOf(t, s))
 		objs, err := s.ListErr()
 		if err != nil {

@@ -250,7 +250,8 @@ func (r *Relist) finish(src sourceTx) (*sourceMeta, error) {
 	m.Local, m.Noted.Nameless = false, 0
 	r.noteNameless(m)
 	m.date(r.s.db.device)
-	a := &applier{s: r.s.Store, src: src, m: m, from: g, to: g, served: true, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, listed: true}
+	a := &applier{s: r.s.Store, src: src, m: m, from: g, to: g, served: true, now: r.s.db.opts.Clock.Now().UnixNano(),
+		overwrite: true, listed: true}
 	for _, c := range r.changes {
 		if err := a.apply(c); err != nil {
 			return nil, err

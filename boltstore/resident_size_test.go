@@ -76,7 +76,8 @@ func TestResidentSize(t *testing.T) {
 				s := claimTest(t, db, claim)
 				r := loadedInMemory(t, s)
 				heap := int64(liveHeap() - before)
-				t.Logf("%d bytes a record, %d counted, %d in the heap: estimated %.2f", int64(s.metaNow().Bytes)/objects, r.size/objects, heap/objects, float64(r.size)/float64(heap))
+				t.Logf("%d bytes a record, %d counted, %d in the heap: estimated %.2f",
+					int64(s.metaNow().Bytes)/objects, r.size/objects, heap/objects, float64(r.size)/float64(heap))
 				if r.size < heap*3/4 || r.size > heap*7/4 {
 					t.Error("not near")
 				}

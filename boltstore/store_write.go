@@ -15,10 +15,6 @@ import (
 // committed. While a server feeds the source, they return ErrFed. In an informer's source
 // that is not fed yet they are journaled, and take the resume point away.
 
-// ErrFed: a server feeds the source, so the program cannot write to it.
-var ErrFed = errors.New("the informer that runs is the only writer of its source; " +
-	"to read back what the program has just written to the server, use client-go's cache.MutationCache")
-
 // Add stores obj, whatever was at its key.
 func (s *Claimed) Add(obj any) error { return s.writeOne(cache.Added, obj) }
 
@@ -68,7 +64,8 @@ func (s *Claimed) makeCurrent() error {
 	if !s.hidden() || !s.FilledByProgram() {
 		return nil
 	}
-	s.db.log().Info("Warning: what the program has stored is removed, since it is outdated", "source", s.source.String(), "reason", why)
+	s.db.log().Info("Warning: what the program has stored is removed, since it is outdated",
+		"source", s.source.String(), "reason", why)
 	return s.Empty()
 }
 

@@ -98,7 +98,8 @@ func (m *model) ghost(key, n int) {
 // some time since the life began, and never an earlier state than before.
 func (m *model) confirmed(o op) {
 	s := m.server
-	clean := m.confirm == reflector.ConfirmList && !m.full && m.elsewhere == nil && !m.faults.transform.Load() && !m.faults.index.Load()
+	faulty := m.faults.transform.Load() || m.faults.index.Load()
+	clean := m.confirm == reflector.ConfirmList && !m.full && m.elsewhere == nil && !faulty
 	if clean && o.n < 4 {
 		m.settle()
 	}

@@ -175,7 +175,9 @@ func (c *cluster) due() bool {
 // noteOrEmpty removes the file's contents if the cluster is another one, since none
 // of its objects has been deleted. It notes the server that answers, also before the
 // first list.
-func (c *cluster) noteOrEmpty(ctx context.Context, known boltstore.State, id finding, by listing.Server) (other bool, err error) {
+func (c *cluster) noteOrEmpty(
+	ctx context.Context, known boltstore.State, id finding, by listing.Server,
+) (other bool, err error) {
 	if id.other && (known.Synced || known.Objects > 0) {
 		if err := c.empty(ctx, known, by); err != nil {
 			return false, err

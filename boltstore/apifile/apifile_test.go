@@ -100,7 +100,8 @@ func TestNoPages(t *testing.T) {
 	filetest.Relist(t, s, "10", configMap("a", "b", 1), configMap("a", "d", 2), configMap("b", "a", 3))
 	h := New(db, Options{})
 	const path = "/api/v1/configmaps?limit=1"
-	versions := []string{"", "&resourceVersion=0", "&resourceVersion=10", "&resourceVersion=5&resourceVersionMatch=NotOlderThan"}
+	versions := []string{"", "&resourceVersion=0", "&resourceVersion=10",
+		"&resourceVersion=5&resourceVersionMatch=NotOlderThan"}
 	for _, at := range versions {
 		meta := expect(t, h, path+at, 200, "a/b a/d b/a").object.Object["metadata"].(map[string]any)
 		if meta["continue"] != nil || meta["remainingItemCount"] != nil || meta["resourceVersion"] != "10" {

@@ -79,7 +79,8 @@ func current(s *boltstore.Claimed) error {
 }
 
 func empty(s *boltstore.Claimed, why string) error {
-	s.Logger().Info("Warning: the store begins empty; its objects in the file are removed", "source", s.Source().String(), "reason", why)
+	s.Logger().Info("Warning: the store begins empty; its objects in the file are removed",
+		"source", s.Source().String(), "reason", why)
 	return s.Empty()
 }
 

@@ -189,7 +189,8 @@ func (c *compare) read(
 ) (map[string]side, error) {
 	has := map[string]side{}
 	for _, st := range sources {
-		fmt.Fprintf(c.streams.ErrOut, "%s: %s as of resourceVersion %s, confirmed by the server %s\n", r.path, st.Source, st.ResourceVersion, confirmedAgo(st))
+		fmt.Fprintf(c.streams.ErrOut, "%s: %s as of resourceVersion %s, confirmed by the server %s\n",
+			r.path, st.Source, st.ResourceVersion, confirmedAgo(st))
 		if c.content {
 			sayLacks(c.streams.ErrOut, st)
 		}

@@ -28,7 +28,8 @@ import (
 func TestHistoryKeepsTheTerminal(t *testing.T) {
 	const odd = "\x1b[2J\u009b2Jü\r\n\t"
 	var out bytes.Buffer
-	v := objectVersion{Version: history.Version{Key: "web/" + odd, Type: cache.Updated, ResourceVersion: odd, Managers: []string{odd},
+	v := objectVersion{Version: history.Version{
+		Key: "web/" + odd, Type: cache.Updated, ResourceVersion: odd, Managers: []string{odd},
 		Diff: []history.Change{{Path: ".spec." + odd, Old: odd, New: map[string]any{odd: odd}}}}}
 	if err := (&historyCmd{}).print(&out, v); err != nil {
 		t.Fatal(err)
