@@ -259,13 +259,19 @@ func (t sourceTx) leftovers(m *sourceMeta) bool {
 
 // Attach connects the source's producer with the committer. wake tells the committer that
 // changes are pending. urgent says that they do not wait for the window: the producer
-// accepts no more until they are committed, or something waits for them.
+// accepts no more until they are committed, or something waits for them. Attach waits for a
+// write by the program that is being committed, and refuses those that wait: from then on
+// only the producer writes.
 func (s *Claimed) Attach(p Producer) (wake func(urgent bool)) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.producer = p
+	s.mu.Unlock()
+	s.failDirect(s.errFed())
+	s.writes.Wait()
 	return s.wake
 }
+
+func (s *Store) errFed() error { return fmt.Errorf("boltstore: write to %s: %w", s.source, ErrFed) }
 
 // fed says whether a producer has been attached.
 func (s *Store) fed() bool { return s.fedBy() != nil }

@@ -46,7 +46,7 @@ func (db collecting) collect(ctx context.Context, after time.Duration) (collecte
 	var undated []string
 	err = db.h.view(func(tx *bolt.Tx) error {
 		return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
-			// The next claim sets aside a source whose meta cannot be read.
+			// The next claim empties a source whose meta cannot be read.
 			m, err := src.meta()
 			switch {
 			case err != nil:

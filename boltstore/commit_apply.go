@@ -95,10 +95,10 @@ func (w *work) stamp(journaled bool) {
 // generation makes sure that there is a generation to store changes in.
 func (w *work) generation(src sourceTx) error {
 	m := w.meta
-	if len(w.b.Changes) == 0 {
+	if len(w.b.Changes) == 0 && !w.b.replaces {
 		return nil
 	}
-	m.Local = w.b.local
+	m.Local = m.Local || w.b.local // until a list
 	if m.Generation > 0 {
 		return nil
 	}

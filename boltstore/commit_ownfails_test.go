@@ -9,10 +9,10 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestFailedOwnWriteIsOver: an own write of the program fails, and the program gets the
+// TestFailedWriteIsOver: an own write of the program fails, and the program gets the
 // error. Nothing remains to be committed. When the disk works again, Err becomes nil
 // although nothing is written, and Close returns no error.
-func TestFailedOwnWriteIsOver(t *testing.T) {
+func TestFailedWriteIsOver(t *testing.T) {
 	for _, how := range []string{"waits", "closes", "releases and closes"} {
 		t.Run(how, func(t *testing.T) {
 			clk := testingclock.NewFakeClock(time.Unix(1e9, 0))

@@ -216,13 +216,6 @@ func (x notes) unstored(k []byte) bool {
 	return n != nil && n.Unstored
 }
 
-func (n *note) indices() []string {
-	if n == nil {
-		return nil
-	}
-	return n.Indices
-}
-
 // noteNameless adds the unstored objects of this relist whose keys are not known.
 func (r *Relist) noteNameless(m *sourceMeta) {
 	if r.nameless > 0 {

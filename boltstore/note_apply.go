@@ -76,22 +76,6 @@ func (a *applier) settleNote(c *Change, was keyState, before *note) error {
 	return a.putNote(was.k, n)
 }
 
-// noteIndices copies the missing indices of a key from a note of another generation.
-func (a *applier) noteIndices(k []byte, key string, from *note) error {
-	before := a.noteOf(k)
-	n := &note{Key: key}
-	if before != nil {
-		*n = *before
-	}
-	if n.Indices = from.indices(); len(n.Indices) > 0 {
-		n.Time = from.Time
-		if !n.Unstored {
-			n.Why = from.Why
-		}
-	}
-	return a.putNote(k, n)
-}
-
 func (n *note) why() string {
 	if n == nil {
 		return ""

@@ -2,9 +2,13 @@ package boltstore
 
 import (
 	"errors"
+	"sync"
 	"testing"
+	"time"
 
+	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -87,6 +91,72 @@ func TestWritesBeforeRun(t *testing.T) {
 			t.Errorf("%+v, %s", st, f.read())
 		}
 		closeTest(t, f.db)
+	}
+}
+
+// TestReplacedByNothingBeforeRun: a program that removes everything before its informer runs
+// has taken the resume point away, too.
+func TestReplacedByNothingBeforeRun(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	relist(t, s, "5", RelistOptions{}, []runtime.Object{at(5, "x")}, 10)
+	must(t, s.Replace(nil, "9"))
+	if st := s.State(); st.ResourceVersion != "" || st.Synced || st.Objects != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestWritesWhileAttached: a queue that is attached while the program writes waits for the
+// write that is being committed. It refuses the one behind it. So what the queue then reads of
+// the source stays.
+func TestWritesWhileAttached(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	relist(t, s, "5", RelistOptions{}, []runtime.Object{at(5, "x")}, 10)
+	began, goOn := make(chan struct{}), make(chan struct{})
+	wait := sync.OnceFunc(func() { close(began); <-goOn })
+	db.h.setHook(func(*bolt.Tx) error { wait(); return nil })
+	first, second, attached := make(chan error, 1), make(chan error, 1), make(chan struct{})
+	go func() { first <- s.Add(at(6, "y")) }()
+	<-began
+	go func() { second <- s.Add(at(7, "z")) }()
+	eventually(t, "the second write waits", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.queue) > 0
+	})
+	go func() { s.Attach(&testProducer{}); close(attached) }()
+	if err := <-second; !errors.Is(err, ErrFed) {
+		t.Error("the second write: ", err)
+	}
+	select {
+	case <-attached:
+		t.Error("attached while a write is committed")
+	default:
+	}
+	close(goOn)
+	must(t, <-first)
+	<-attached
+	if st := s.State(); st.ResourceVersion != "" || st.Synced {
+		t.Errorf("after the write: %+v", st)
+	}
+}
+
+// TestEmptyForgetsTheComparison: what was noted of one cluster's objects is not noted of the
+// next one's.
+func TestEmptyForgetsTheComparison(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	relist(t, s, "5", RelistOptions{}, []runtime.Object{at(5, "x")}, 10)
+	s.NoteCompared()
+	s.DoubtForm(true)
+	s.NoteMetadataSize(7)
+	must(t, s.Empty())
+	closeTest(t, db)
+	s = claimTest(t, openTest(t, path, Options{}), Claim{})
+	if st := s.State(); !st.Compared.IsZero() || !s.FilledByProgram() || s.FormDoubted() || s.MetadataSize() > 0 {
+		t.Errorf("%+v", st)
 	}
 }
 

@@ -187,9 +187,9 @@ func TestLargeListIsFolded(t *testing.T) {
 	handled(t, f.h)
 }
 
-// TestSetAsideResets: another cluster's contents begin with a Reset. What the handler
+// TestEmptyResets: another cluster's contents begin with a Reset. What the handler
 // acknowledges of before has no effect.
-func TestSetAsideResets(t *testing.T) {
+func TestEmptyResets(t *testing.T) {
 	f := newPendingTest(t, Options{})
 	f.put("x", "x")
 	f.put("y", "y")

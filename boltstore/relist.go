@@ -54,9 +54,8 @@ type RelistOptions struct {
 // switches. The first list of a source is always staged, and not journaled. Besides the
 // differences a relist needs some 20 bytes of memory for each object.
 //
-// While a relist is under way, the source's producer hands over nothing. The program may
-// write to the source, see docs/design/relist.md. A crash leaves the contents as they were
-// before.
+// While a relist is under way, the source's producer hands over nothing. A
+// crash leaves the contents as they were before.
 //
 // It is one type because all of it is the state of one relist, which one goroutine
 // drives: pages (relist.go, relist_compare.go), the stage (relist_stage.go) and the end

@@ -93,9 +93,9 @@ func TestErrOfARelist(t *testing.T) {
 	}
 }
 
-// TestErrOfSettingAside: Err also says why the contents of another cluster cannot be set
+// TestErrOfEmptying: Err also says why the contents of another cluster cannot be set
 // aside, which comes before the relist: nothing more is written or confirmed until then.
-func TestErrOfSettingAside(t *testing.T) {
+func TestErrOfEmptying(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{Clock: clk})
 	s := claimTest(t, db, Claim{})

@@ -6,7 +6,7 @@ import (
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
-// While a list is staged, the source goes on: programs write, handlers are forgotten, the
+// While a list is staged, the source goes on: handlers are forgotten, the
 // type is described. So the commit of a stage takes meta as it is by then. From the stage
 // it takes only the fields of the new generation and of the journal.
 

@@ -71,9 +71,9 @@ func TestUnusedIndexBesideARelist(t *testing.T) {
 	wantOne(t, "used again", s, "odd", "v2")
 }
 
-// TestIndicesAfterSetAside: an index has all objects of a source whose contents were set
+// TestIndicesAfterEmpty: an index has all objects of a source whose contents were set
 // aside: none. It stays complete over the first list.
-func TestIndicesAfterSetAside(t *testing.T) {
+func TestIndicesAfterEmpty(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, failing(&[]string{}))
 	relistSome(t, s, "5", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil)})
@@ -95,9 +95,9 @@ func TestIndicesAfterSetAside(t *testing.T) {
 	wantOne(t, "listed", s, "odd", "v2")
 }
 
-// TestSetAsideWhileStaged: the contents are set aside while a list is staged. The list,
+// TestEmptiedWhileStaged: the contents are set aside while a list is staged. The list,
 // which is of the previous cluster, begins again.
-func TestSetAsideWhileStaged(t *testing.T) {
+func TestEmptiedWhileStaged(t *testing.T) {
 	for _, staged := range []bool{true, false} {
 		t.Run(fmt.Sprint("staged ", staged), func(t *testing.T) {
 			db := openTest(t, testPath(t), Options{})

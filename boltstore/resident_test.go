@@ -274,8 +274,8 @@ func TestResidentHidden(t *testing.T) {
 	f.same()
 }
 
-// TestResidentSetAside: contents that are set aside are no longer read.
-func TestResidentSetAside(t *testing.T) {
+// TestResidentEmptied: contents that are set aside are no longer read.
+func TestResidentEmptied(t *testing.T) {
 	f := newResidentTest(t, Options{}, 10)
 	loadedInMemory(t, f.s)
 	if err := f.s.Empty(); err != nil {

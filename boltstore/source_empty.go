@@ -31,6 +31,9 @@ func (s *Claimed) Empty() error {
 		return src.putMeta(m)
 	}, func() {
 		s.stands.Store(false)
+		s.compared.Store(nil)
+		s.formDoubted.Store(false)
+		s.metadataSize.Store(0)
 		s.setMeta(m)
 		s.forgetDamage()
 		s.stirHandlers()

@@ -58,6 +58,7 @@ type Store struct {
 	closedLogged  sync.Once
 	goType        reflect.Type
 	retriers      sync.WaitGroup
+	writes        sync.WaitGroup // by the program, under way
 
 	user      atomic.Pointer[any] // see SetUser
 	freshness atomic.Pointer[freshness]

@@ -85,8 +85,10 @@ func (s *Store) write(b *Batch) error {
 	}
 	if s.producer != nil {
 		s.mu.Unlock()
-		return fmt.Errorf("boltstore: write to %s: %w", s.source, ErrFed)
+		return s.errFed()
 	}
+	s.writes.Add(1)
+	defer s.writes.Done()
 	s.queue = append(s.queue, d)
 	s.mu.Unlock()
 	s.wake(true)

@@ -142,13 +142,13 @@ func (q *Queue) Doubt() {
 }
 
 // Unconfirm notes that the file no longer has the confirmed state: a part cannot be read
-// or, with aside, the contents have been set aside.
-func (q *Queue) Unconfirm(aside bool) {
+// or, with emptied, the contents have been removed.
+func (q *Queue) Unconfirm(emptied bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.version.target, q.version.reached, q.version.own = "", false, nil
 	q.version.confirmed, q.version.proven = time.Time{}, time.Time{}
-	if aside {
+	if emptied {
 		q.dropHeld()
 		q.version.accepted = ""
 	}

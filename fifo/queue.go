@@ -135,13 +135,15 @@ func New(store *boltstore.Claimed, transform cache.TransformFunc) *Queue {
 	q := &Queue{store: store, transform: transform, now: store.Clock().Now, log: store.Logger(), most: maxBytes,
 		synced: make(chan struct{}), closing: make(chan struct{})}
 	q.failure.came, q.waiters.awaited = make(chan struct{}, 1), map[string]*awaited{}
-	q.version.accepted = store.State().ResourceVersion
-	q.version.newest = q.version.accepted
 	q.cond.L = &q.mu
 	if transform != nil {
 		store.TransformAgain(q.transformed)
 	}
 	q.wake = store.Attach(q)
+	rv := store.State().ResourceVersion // no program's write takes it away any more
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.version.accepted, q.version.newest = rv, rv
 	return q
 }
 

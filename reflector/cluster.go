@@ -256,8 +256,7 @@ func isOther(known boltstore.State, by listing.Server) bool {
 	return others > 1
 }
 
-// empty removes the contents from the file: they belong to another cluster. The
-// program's writes from then on belong to the one that answers.
+// empty removes the contents from the file: they belong to another cluster.
 func (c *cluster) empty(ctx context.Context, known boltstore.State, by listing.Server) error {
 	if err := c.queue.Flush(ctx); err != nil {
 		return err

@@ -197,9 +197,9 @@ func TestClusterBehindExpiry(t *testing.T) {
 	}
 }
 
-// TestAsideIsNotFresh: a confirmation of a cluster whose contents were removed says
+// TestEmptiedIsNotFresh: a confirmation of a cluster whose contents were removed says
 // nothing about the next one.
-func TestAsideIsNotFresh(t *testing.T) {
+func TestEmptiedIsNotFresh(t *testing.T) {
 	bubble(t, 5, kubesim.Options{InitialRV: 1000}, Options{}, func(f *fixture) {
 		f.reflect()
 		after(time.Minute)

@@ -11,6 +11,7 @@ import (
 	"path"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -44,7 +45,7 @@ func (r *reader) byAPI(
 	}
 	defer resp.Body.Close()
 	switch {
-	case resp.StatusCode == http.StatusNotFound && q.key != "":
+	case resp.StatusCode == http.StatusNotFound && q.key != "" && isMissing(resp.Body):
 		return true, fmt.Errorf("%s %q: %w", src, q.key, errNotFound)
 	case resp.StatusCode != http.StatusOK:
 		return false, nil
@@ -72,6 +73,15 @@ func (r *reader) byAPI(
 		return true, each(dec)
 	}
 	return true, items(dec, each)
+}
+
+// isMissing says whether an answer is that an object is not there. The API says so with the
+// object's name. Another answer of that code is about the path, which may name a source that
+// the API does not serve.
+func isMissing(body io.Reader) bool {
+	var st metav1.Status
+	err := json.NewDecoder(body).Decode(&st)
+	return err == nil && st.Reason == metav1.StatusReasonNotFound && st.Details != nil && st.Details.Name != ""
 }
 
 // items calls each for the items of a list.

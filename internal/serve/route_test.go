@@ -82,7 +82,7 @@ func TestTargetIsNoPath(t *testing.T) {
 	shared := sharedOf(t, db)
 	alone := start(t, Options{File: shared})
 	linked := start(t, Options{File: shared, Link: c.link(t, LinkOptions{})})
-	for _, to := range []string{"x:http://kubewake/v1/snapshot", "x:http://kubewake/api/v1/secrets", "x:y"} {
+	for _, to := range []string{"x:http://kubewake/kubewake/snapshot", "x:http://kubewake/kubewake/status", "x:http://kubewake/api/v1/secrets", "x:y"} {
 		for name, s := range map[string]*served{"alone": alone, "linked": linked} {
 			got, err := io.ReadAll(s.raw("GET " + to + " HTTP/1.1\r\nHost: kubewake\r\nConnection: close\r\n\r\n"))
 			if answer := string(got); err != nil || !strings.HasPrefix(answer, "HTTP/1.1 400 ") {

@@ -90,12 +90,3 @@ func (x *Box) Each(fn func(k, v []byte)) error {
 func (x *Box) Page(from []byte, fn func(v []byte) bool) (next []byte, err error) {
 	return Page(x.Bucket.Cursor(), from, func(k, v []byte) bool { return fn(x.Open(k, v)) })
 }
-
-// Some says whether the box has any value.
-func (x *Box) Some() bool {
-	if x == nil {
-		return false
-	}
-	k, _ := x.Bucket.Cursor().First()
-	return k != nil
-}

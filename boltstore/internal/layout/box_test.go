@@ -10,7 +10,7 @@ import (
 )
 
 // TestBoundBox: a value in a plain file is damage at another key, in another box and in
-// another source's. A value of earlier programs is bound to nothing.
+// another source's.
 func TestBoundBox(t *testing.T) {
 	db, err := bolt.Open(t.TempDir()+"/f.db", 0o600, nil)
 	if err != nil {
@@ -37,13 +37,11 @@ func TestBoundBox(t *testing.T) {
 		}
 		stored := bytes.Clone(here.Bucket.Get([]byte("k")))
 		for name, there := range map[string]*Box{"l": here, "k": box("other", "parked", "handler"), "m": box("id", "notes", ""), "n": box("id", "parked", "other")} {
-			for v, want := range map[string]bool{string(stored): false, string(value): true} {
-				if err := there.Bucket.Put([]byte(name), []byte(v)); err != nil {
-					return err
-				}
-				if _, err := format.CheckSum(there.Get([]byte(name))); (err == nil) != want {
-					t.Errorf("%q at %s: %v", v, name, err)
-				}
+			if err := there.Bucket.Put([]byte(name), stored); err != nil {
+				return err
+			}
+			if _, err := format.CheckSum(there.Get([]byte(name))); err == nil {
+				t.Errorf("it is accepted at %s", name)
 			}
 		}
 		return nil

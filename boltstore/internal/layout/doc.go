@@ -16,7 +16,7 @@
 //
 // Most buckets have the sequence [Signature], which shows whose file a page belongs to.
 //
-// In an encrypted file values are sealed: records, bases, notes, progress, meta, blocks
+// In an encrypted file values are sealed: records, notes, progress, meta, blocks
 // and pending keys. Associated data binds each to its place: it cannot be
 // decrypted anywhere else. A meta is bound to being one, and names its source itself. Keys,
 // and with them index entries, are as in a plain file. Sealing fails only for sizes that
