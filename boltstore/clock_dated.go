@@ -28,8 +28,7 @@ func (by dated) sameClock(other dated) bool {
 	return by.Boot != "" && by.Boot == other.Boot && time.Duration(by.Booted-other.Booted).Abs() < time.Second
 }
 
-// datedSince returns m.Dated. Entries of earlier versions of this library count as
-// dated by a right clock.
+// datedSince returns m.Dated. Before the first entry a right clock counts as theirs.
 func (m *sourceMeta) datedSince() dated {
 	if m.Dated == nil {
 		return dated{Right: true}

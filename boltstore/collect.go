@@ -84,7 +84,7 @@ func (db collecting) collect(ctx context.Context, after time.Duration) (collecte
 }
 
 func (db collecting) unclaimed(m *sourceMeta, before time.Time) bool {
-	return m.Claimed != 0 && (m.ClaimedRight || db.device.trust) && time.Unix(0, m.Claimed).Before(before)
+	return (m.ClaimedRight || db.device.trust) && time.Unix(0, m.Claimed).Before(before)
 }
 
 // date dates the last claim of an unclaimed source anew: the clock may have been wrong

@@ -54,21 +54,22 @@ func (g *gathering) from(s *Store) {
 	if s.awake.Swap(false) {
 		g.awake--
 	}
-	p := s.fedBy()
-	if g.retried[s] {
-		p = nil // events wait behind the failed ones; a write need not
+	if g.retried[s] { // its events wait behind the failed ones
+		g.left(s)
+		return
 	}
 	writes, size := s.takeWrites(share)
 	for _, w := range writes {
 		g.works, g.waiters = append(g.works, w.w), append(g.waiters, w)
 	}
 	g.room -= size
-	if g.retried[s] || size >= share {
+	if size >= share {
 		g.left(s)
 	}
-	if g.retried[s] || g.c.ending != nil && g.c.ending[s] >= lastBytes {
+	if g.c.ending != nil && g.c.ending[s] >= lastBytes {
 		return
 	}
+	p := s.fedBy()
 	if b := g.batch(s, p, max(share-size, 1)); b != nil {
 		b.at, b.by = g.c.db.device.at(b.Confirmed)
 		g.works = append(g.works, &work{s: s, b: b, p: p})

@@ -47,7 +47,7 @@ func updateHeader(tx *bolt.Tx, fn func(h *header)) error {
 	if err != nil {
 		return err
 	}
-	f, err := layout.Create(tx, layout.BucketFile) // a file of an earlier build may lack the signature
+	f, err := layout.Create(tx, layout.BucketFile)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ type sourceMeta struct {
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
 	Epoch           uint64               `msgpack:"epoch"`      // goes up when the source is emptied
-	Timeline        uint64               `msgpack:"history"`    // (by its old name) number of the timeline: goes up at each noticed restore of the server
+	Timeline        uint64               `msgpack:"timeline"`   // goes up at each noticed restore of the server
 	Generation      uint64               `msgpack:"generation"` // 0: nothing was ever stored; see listed
 	ResourceVersion string               `msgpack:"resourceVersion"`
 	Listed          string               `msgpack:"listed,omitempty"`     // version of the last list

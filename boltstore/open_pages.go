@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
@@ -38,18 +37,14 @@ func up(path []string, n int) string {
 	return path[len(path)-1-n]
 }
 
-// ours says whether a page is of a kubewake file. Files of earlier programs have no mark;
-// names that occur together tell them.
+// ours says whether a page is of a kubewake file.
 func ours(page map[string]*pages.Bucket) bool {
-	has := func(names ...[]byte) bool {
-		return !slices.ContainsFunc(names, func(name []byte) bool { _, ok := page[string(name)]; return !ok })
-	}
 	for _, sub := range page {
 		if sub != nil && sub.Seq == layout.Signature {
 			return true
 		}
 	}
-	return has(layout.BucketFile, layout.BucketSources) || has(layout.BucketGen, layout.BucketJournal, layout.KeyMeta)
+	return false
 }
 
 // foreign says why a sound bbolt file has no header of ours.

@@ -18,7 +18,7 @@ func forged(count, size uint64, raw []byte) []byte {
 		b = binary.AppendUvarint(b, n)
 	}
 	b = zenc.EncodeAll(raw, b)
-	binary.LittleEndian.PutUint32(b[1:5], nobody.blockSum(7, b))
+	binary.LittleEndian.PutUint32(b[1:5], owner.blockSum(7, b))
 	return b
 }
 
@@ -39,7 +39,7 @@ func TestForgedBlocks(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := nobody.UnpackBlock(7, c.block)
+		_, err := owner.UnpackBlock(7, c.block)
 		runtime.ReadMemStats(&after)
 		if took := after.TotalAlloc - before.TotalAlloc; took > c.most || !errors.Is(err, faults.ErrDamaged) {
 			t.Errorf("%s: %d bytes took %d of memory, %v", name, len(c.block), took, err)

@@ -79,10 +79,10 @@ func TestBlockWithABadDiff(t *testing.T) {
 	next := []byte("an object")
 	for _, prev := range []Diff{{5}, DiffOf([]byte("an object that is longer"), []byte("an object that was longer"))} {
 		drafts := []Draft{{Type: cache.Updated, Time: 1, Key: "a/b", Next: next, Prev: DiffOf(next, []byte("an old one"))}, {Type: cache.Updated, Time: 2, Key: "a/c", Next: next, Prev: prev}}
-		if _, err := nobody.UnpackBlock(7, nobody.PackBlock(7, drafts[:1])); err != nil {
+		if _, err := owner.UnpackBlock(7, owner.PackBlock(7, drafts[:1])); err != nil {
 			t.Error(err)
 		}
-		if got, err := nobody.UnpackBlock(7, nobody.PackBlock(7, drafts)); !errors.Is(err, faults.ErrDamaged) {
+		if got, err := owner.UnpackBlock(7, owner.PackBlock(7, drafts)); !errors.Is(err, faults.ErrDamaged) {
 			t.Errorf("%x: %d entries, %v", []byte(prev), len(got), err)
 		}
 	}

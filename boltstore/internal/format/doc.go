@@ -32,7 +32,5 @@
 //	uvarint number of bytes to copy from the base, varint how far to move on in the base,
 //	uvarint number of bytes of the record's own, and these bytes
 //
-// Sums of earlier programs leave out the source's ID ([Owner]).
-//
 // A small value ([Encode]) is msgpack and its CRC-32C, little-endian.
 package format

@@ -78,11 +78,8 @@ func (r *Record) ValuesOf(name string) []string {
 }
 
 // Owner is the beginning of the sums of one source's records and blocks. So an old page,
-// from when another source used it, counts as damage. The sums of earlier programs have
-// no such beginning.
+// from when another source used it, counts as damage.
 type Owner uint32
-
-const nobody Owner = 0
 
 // OwnerOf is the Owner of the source with that ID.
 func OwnerOf(id string) Owner { return Owner(crc32.Checksum([]byte(id), castagnoli)) }
@@ -174,7 +171,7 @@ func (o Owner) ParseRecord(itemKey, b []byte) (string, *Record, error) {
 			return key, nil, fmt.Errorf("record of %q: %w: stored under another key", key, faults.ErrDamaged)
 		}
 	}
-	if r.CRC != o.recordSum(key, b) && r.CRC != nobody.recordSum(key, b) {
+	if r.CRC != o.recordSum(key, b) {
 		return key, nil, fmt.Errorf("record of %q: %w: checksum differs", key, faults.ErrDamaged)
 	}
 	return key, r, nil

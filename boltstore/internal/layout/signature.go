@@ -9,7 +9,7 @@ import bolt "go.etcd.io/bbolt"
 const Signature = 0x6b75626577616b65
 
 // Create returns the bucket called name in a transaction or a bucket. It makes the bucket
-// if there is none. Files of earlier programs get the signature when they are written.
+// if there is none.
 func Create(in interface {
 	CreateBucketIfNotExists(name []byte) (*bolt.Bucket, error)
 }, name []byte) (*bolt.Bucket, error) {
