@@ -191,7 +191,6 @@ func (s *Store) find() (found, tidy bool, err error) {
 		if err != nil {
 			return err
 		}
-		m.markNow(s.db.opts.Clock.Now().UnixNano())
 		s.setMeta(m)
 		found, tidy = true, !src.leftovers(m)
 		return nil

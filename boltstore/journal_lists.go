@@ -57,14 +57,6 @@ func (m *sourceMeta) isFormer(version string) bool {
 	return versions.Newer(version, m.ResourceVersion) && m.Former != "" && !versions.Newer(version, m.Former)
 }
 
-// markNow begins the marks of a source that an older program has written. They are in
-// the file with the next commit.
-func (m *sourceMeta) markNow(now int64) {
-	if len(m.Marks) == 0 && m.listed() {
-		m.Marks, m.Marked = []listMark{{m.Seq, m.Seq, m.ResourceVersion, false}}, now
-	}
-}
-
 // reaches says whether, by the marks, the journal leads back to the state at seq.
 func (m *sourceMeta) reaches(series int64, seq uint64) bool {
 	switch {
