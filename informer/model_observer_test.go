@@ -30,8 +30,11 @@ type observer struct {
 	acked  map[string]uint64             // since a crash
 	fresh  map[string]bool               // keys of which it was told in this life
 	gone   map[types.UID]bool            // objects of whose delete it was told in this life
-	seqs   map[string]uint64             // last told
-	trace  map[string][]string           // the last that it was told, for each key
+	// removed are objects that the program deleted in its store. A list brings them back.
+	// A new life tells both deletes, and leaves the Add between them to the replay.
+	removed map[types.UID]bool
+	seqs    map[string]uint64   // last told
+	trace   map[string][]string // the last that it was told, for each key
 
 	// later are events to be acknowledged when it goes on.
 	later   []Event
@@ -45,7 +48,8 @@ type observer struct {
 }
 
 func newObserver(acknowledges bool) *observer {
-	o := &observer{durable: acknowledges, there: map[string]*corev1.ConfigMap{}, last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{}, fresh: map[string]bool{}, gone: map[types.UID]bool{}, seqs: map[string]uint64{}, trace: map[string][]string{}, refused: map[string]uint64{}}
+	o := &observer{durable: acknowledges, there: map[string]*corev1.ConfigMap{}, last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{}, fresh: map[string]bool{}, gone: map[types.UID]bool{},
+		removed: map[types.UID]bool{}, seqs: map[string]uint64{}, trace: map[string][]string{}, refused: map[string]uint64{}}
 	o.cond.L = &o.mu
 	return o
 }
@@ -159,6 +163,15 @@ func (o *observer) live(lost bool) *teller {
 	return o.life
 }
 
+// programRemoves notes objects that the program has deleted in its store.
+func (o *observer) programRemoves(uids []types.UID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, uid := range uids {
+		o.removed[uid] = true
+	}
+}
+
 // restored says whether the server is just being restored.
 func (o *observer) restored(now bool) {
 	o.mu.Lock()
@@ -246,7 +259,7 @@ func (t *teller) believe(typ cache.DeltaType, o *corev1.ConfigMap) {
 // later state.
 func (t *teller) judge(typ cache.DeltaType, o *corev1.ConfigMap, old any, anew bool) {
 	was := t.there[o.Name]
-	if typ == cache.Deleted && !t.durable && o.UID != "" && t.gone[o.UID] {
+	if typ == cache.Deleted && !t.durable && o.UID != "" && t.gone[o.UID] && !t.removed[o.UID] {
 		t.fault("the delete of %s %s is told twice in a life: %q", o.Name, o.UID, t.trace[o.Name])
 	}
 	if prev, ok := old.(*corev1.ConfigMap); ok {

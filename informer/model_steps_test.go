@@ -179,6 +179,10 @@ func (m *model) store(o op) {
 		own.UID = types.UID(fmt.Sprint("the program's ", m.files))
 		err = store.Add(own)
 	case o.n == 0:
+		m.removed = append(m.removed, obj.(*corev1.ConfigMap).UID)
+		for _, x := range m.observers {
+			x.programRemoves(m.removed)
+		}
 		err = store.Delete(obj)
 	default:
 		own := obj.(*corev1.ConfigMap).DeepCopy()

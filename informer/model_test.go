@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"pgregory.net/rapid"
@@ -211,7 +212,8 @@ type model struct {
 	resting   func()       // what happens to the device before the next life
 	elsewhere *replacement // while the file is not at its path
 
-	writes *op // that the program makes before it runs the next life
+	writes  *op         // that the program makes before it runs the next life
+	removed []types.UID // objects that it has deleted so
 }
 
 func (m *model) run(p []op) {
@@ -236,6 +238,7 @@ func (m *model) keyset() string { return filepath.Join(m.dir, "keyset.json") }
 
 func (m *model) observe(durable bool) *observer {
 	o := newObserver(durable)
+	o.programRemoves(m.removed)
 	m.observers = append(m.observers, o)
 	return o
 }
