@@ -195,13 +195,23 @@ func TestIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(time.Minute)
 	complete := func() bool {
 		v, err := db.View(secrets)
 		return err == nil && v.GetIndexers()["password"] != nil
 	}
-	for !complete() && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond) // the index is built in the background, and nothing tells when it is
+	for deadline := time.After(time.Minute); ; { // the index is built beside other work, by a commit
+		committed, err := s.Changed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if complete() {
+			break
+		}
+		select {
+		case <-committed:
+		case <-deadline:
+			t.Fatal("the index is not built")
+		}
 	}
 	for name, r := range readers(t, db) {
 		read := func(name, value string, show bool) (all []string, err error) {
