@@ -147,7 +147,7 @@ func verifySource(id string, src sourceTx) SourceReport {
 
 // items verifies the records. It returns, by index, the digest of the entries that the
 // records require.
-func (v *verifier) items(g genTx) map[string]digest {
+func (v *verifier) items(g contentsTx) map[string]digest {
 	listed := map[string]digest{}
 	var d digest
 	var bytes uint64
@@ -178,7 +178,7 @@ func (v *verifier) items(g genTx) map[string]digest {
 	return listed
 }
 
-func (v *verifier) indices(g genTx, listed map[string]digest) {
+func (v *verifier) indices(g contentsTx, listed map[string]digest) {
 	names := maps.Clone(listed)
 	for n := range v.m.Indices {
 		names[n] = digest{}
@@ -225,9 +225,6 @@ func (v *verifier) journal(src sourceTx) {
 			return
 		}
 		seq := binary.BigEndian.Uint64(k)
-		if seq > v.m.Seq {
-			return // staged but never committed
-		}
 		if next != 0 && seq != next {
 			v.problem("journal: a block starts at %d and should at %d", seq, next)
 		}
@@ -305,7 +302,7 @@ func (db *DB) stateOf(id string, src sourceTx, handlers bool) State {
 	}
 	st := m.state(db.device)
 	var serr error
-	if st.Scope, serr = m.scope(src.gen(m.Generation)); err == nil {
+	if st.Scope, serr = m.scope(src.contents()); err == nil {
 		err = serr
 	}
 	if st.Scope == "" && inMemory != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,9 +50,8 @@ type Claim struct {
 }
 
 // Claim takes the source for this process. Before it returns, it brings indices that have
-// a version up to date and removes the remains of an interrupted relist. It keeps the pages of an
-// interrupted first list (see [Relist.PageTo]). A second claim on a source returns
-// ErrClaimed until the first is released.
+// a version up to date. A second claim on a source returns ErrClaimed until the first is
+// released.
 func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if db == nil {
 		return nil, fmt.Errorf("boltstore: claim %s: there is no file, but a nil DB: give the one that Open has returned, and look at Open's error", c.Source)
@@ -136,9 +134,9 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 	return s, nil
 }
 
-// load reads the source's meta, or makes it with the indices, and removes what a crash left.
+// load reads the source's meta, or makes it with the indices.
 func (s *Store) load(fns cache.Indexers) error {
-	found, tidy, err := s.find()
+	found, err := s.find()
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
 		s.db.log().Error(err, "The description of a source in the file is damaged; the source is emptied and will be listed",
 			"source", s.source.String(), "file", s.db.path)
@@ -148,11 +146,8 @@ func (s *Store) load(fns cache.Indexers) error {
 			}
 			return s.create(tx, fns, true)
 		}, nil)
-	} else if err == nil && !tidy {
+	} else if err == nil && !found {
 		err = s.db.h.update(func(tx *bolt.Tx) error {
-			if found {
-				return s.tidy(tx)
-			}
 			if err := s.db.h.sourcesListed(tx); err != nil {
 				return err
 			}
@@ -173,9 +168,8 @@ func (s *Store) load(fns cache.Indexers) error {
 	return nil
 }
 
-// find reads the source's meta, if the file has the source. tidy says that no crash left
-// anything to remove.
-func (s *Store) find() (found, tidy bool, err error) {
+// find reads the source's meta, if the file has the source.
+func (s *Store) find() (found bool, err error) {
 	err = s.db.h.view(func(tx *bolt.Tx) error {
 		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
@@ -192,10 +186,10 @@ func (s *Store) find() (found, tidy bool, err error) {
 			return err
 		}
 		s.setMeta(m)
-		found, tidy = true, !src.leftovers(m)
+		found = true
 		return nil
 	})
-	return found, tidy, err
+	return found, err
 }
 
 // create makes the source, whose indices are complete since it has no objects. lost says that
@@ -222,38 +216,6 @@ func (s *Store) makeBucket(tx *bolt.Tx) (sourceTx, error) {
 	}
 	b, err := layout.Create(sources, []byte(s.id))
 	return sourceIn(b, s.id, s.db.h.seal), err
-}
-
-// tidy removes what an interrupted relist or a crash left in the source's bucket.
-func (s *Store) tidy(tx *bolt.Tx) error {
-	src, err := s.makeBucket(tx)
-	if err != nil {
-		return err
-	}
-	m := s.metaNow()
-	if err := src.DropGensExcept(src.keepGens(m)...); err != nil {
-		return err
-	}
-	if err := src.dropJournalAbove(m.Seq); err != nil {
-		return err
-	}
-	return nil
-}
-
-// leftovers says whether an interrupted relist left something useless.
-func (t sourceTx) leftovers(m *sourceMeta) bool {
-	left, keep := false, t.keepGens(m)
-	if gens := t.Root.Bucket(layout.BucketGen); gens != nil {
-		_ = gens.ForEachBucket(func(k []byte) error {
-			left = left || !slices.ContainsFunc(keep, func(n uint64) bool { return string(k) == string(layout.U64(n)) })
-			return nil
-		})
-	}
-	if j := t.Root.Bucket(layout.BucketJournal); j != nil {
-		k, _ := j.Cursor().Seek(layout.U64(m.Seq + 1))
-		left = left || k != nil
-	}
-	return left
 }
 
 // Attach connects the source's producer with the committer. wake tells the committer that

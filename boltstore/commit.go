@@ -34,10 +34,11 @@ type Batch struct {
 	at int64 // Confirmed as the file keeps it, with by
 	by *stamp
 
-	local    bool    // the program's own
-	replaces bool    // the objects at all other keys go
-	mends    bool    // see Claimed.Mend
-	seen     *string // LastStoreSyncResourceVersion after this batch; nil leaves it
+	local    bool       // the program's own
+	replaces bool       // the objects at all other keys go
+	mends    bool       // see Claimed.Mend
+	list     *listBatch // the batch is a part of a relist, nil: it is not
+	seen     *string    // LastStoreSyncResourceVersion after this batch; nil leaves it
 }
 
 func (b *Batch) size() (n int) {
@@ -162,6 +163,9 @@ func (c *committer) try(works []*work) error {
 				w.pending()
 				w.pending = nil
 			}
+			if w.b.list != nil {
+				w.b.list.visible(w.meta)
+			}
 		}
 	})
 	if err != nil {
@@ -181,6 +185,18 @@ func (c *committer) try(works []*work) error {
 		}
 	}
 	return nil
+}
+
+// commit commits a batch of a relist, alone. The source's producer hands over nothing
+// meanwhile.
+func (c *committer) commit(w *work) error {
+	c.busy.Lock()
+	defer c.busy.Unlock()
+	for _, ch := range w.b.Changes {
+		w.s.indexing().refresh(ch)
+	}
+	w.size = w.b.size()
+	return w.s.noteWrite(c.db.withRoom(func() error { return c.try([]*work{w}) }))
 }
 
 // keepFailed keeps failed work for another try and notes the file's health. kept says

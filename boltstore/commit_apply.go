@@ -13,7 +13,7 @@ import (
 
 // apply writes a batch in the transaction. m is the source's meta before it.
 func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
-	src, err := w.s.bucket(tx)
+	src, err := w.source(tx)
 	if err != nil {
 		return err
 	}
@@ -24,17 +24,16 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 	w.meta, w.entries, w.pending = m.clone(), nil, nil
 	w.meta.changed = nil                                    // those of an earlier batch are its own
 	journaled := !w.b.local || !w.s.filledByProgram(w.meta) // otherwise nobody is told
-	if err := w.generation(src); err != nil {
+	if err := w.begin(src); err != nil {
 		return err
 	}
 	w.meta.date(w.s.db.device)
-	a := &applier{s: w.s, src: src, m: w.meta, served: true, now: w.now(journaled), overwrite: w.b.local}
-	if w.meta.Generation > 0 {
-		g, err := src.createGen(w.meta.Generation)
-		if err != nil {
-			return err
+	a := &applier{s: w.s, src: src, m: w.meta, in: src.contents(), now: w.now(journaled), overwrite: w.b.local}
+	if l := w.b.list; l != nil {
+		a.overwrite, a.listed, a.unseen, a.spill = true, true, l.r.first, l.r.spilled || l.end == nil
+		if l.r.first {
+			a.in.Items.Bucket.FillPercent = compactFill // items come in the order of their keys, or nearly
 		}
-		a.from, a.to = g, g
 	}
 	changes, err := w.changes(a)
 	if err != nil {
@@ -45,24 +44,48 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 			return err
 		}
 	}
+	if w.mended {
+		if err := a.mend(); err != nil {
+			return err
+		}
+	}
 	w.stamp(journaled)
 	if journaled {
-		if err := a.journal(); err != nil {
-			return err
-		}
-		if w.meta.remark {
-			w.meta.markList(w.s.metaNow(), w.meta.ResourceVersion, true, a.now)
-		}
-		w.entries = a.entries
-		if w.pending, err = w.s.writePending(src, w.meta, m.Seq, a.journaled); err != nil {
-			return err
-		}
-		const blocks = 8 // so that trimming never stalls a commit
-		if err := src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.journalFrom(), blocks); err != nil {
+		if err := w.journal(a, m); err != nil {
 			return err
 		}
 	}
 	return src.putMeta(w.meta)
+}
+
+// source opens the source's buckets.
+func (w *work) source(tx *bolt.Tx) (sourceTx, error) {
+	if l := w.b.list; l != nil {
+		return l.r.source(tx)
+	}
+	return w.s.bucket(tx)
+}
+
+// journal writes what the batch has changed for those who are told. was is the meta before
+// the batch.
+func (w *work) journal(a *applier, was *sourceMeta) (err error) {
+	if err := a.journal(); err != nil {
+		return err
+	}
+	w.entries = a.entries
+	if l := w.b.list; l != nil {
+		err = l.stamp(a, was)
+	} else {
+		w.meta.markChanges(was, a.now)
+	}
+	if err != nil {
+		return err
+	}
+	if w.pending, err = w.s.writePending(a.src, w.meta, was.Seq, a.journaled); err != nil {
+		return err
+	}
+	const blocks = 8 // so that trimming never stalls a commit
+	return a.src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.journalFrom(), blocks)
 }
 
 // stamp notes in meta what the batch says about the source, and what has been noted since
@@ -92,46 +115,48 @@ func (w *work) stamp(journaled bool) {
 	m.Told = max(m.Told, min(s.told.Load(), m.Seq)) // the told mark, see SetTold
 }
 
-// generation makes sure that there is a generation to store changes in.
-func (w *work) generation(src sourceTx) error {
+// begin makes sure that there are contents to store changes in.
+func (w *work) begin(src sourceTx) error {
 	m := w.meta
-	if len(w.b.Changes) == 0 && !w.b.replaces {
+	there := m.Contents != contentsNone
+	w.mended = there && (w.b.mends || w.b.replaces) && (m.Degraded != "" || w.s.Err() != nil) && w.s.filledByProgram(m)
+	if len(w.b.Changes) == 0 && !w.b.replaces && !w.mended && w.b.list == nil {
 		return nil
 	}
 	m.Local = m.Local || w.b.local // until a list
-	if m.Generation > 0 {
-		return nil
+	l := w.b.list
+	if m.Contents == contentsPartial && (l == nil || l.r.startsOver()) { // what an interrupted list has left
+		m.dropPartial()
+		if err := src.DropContents(); err != nil {
+			return err
+		}
 	}
-	m.Generation, m.TypeHash, m.Transform = firstGen, w.s.typeHash, w.s.transformVersion()
-	return src.DropGensExcept(0) // what an interrupted list left
+	if l != nil {
+		l.begin(m)
+	} else if m.Contents != contentsWhole {
+		m.Contents, m.TypeHash, m.Transform = contentsWhole, w.s.typeHash, w.s.transformVersion()
+	}
+	_, err := src.createContents()
+	return err
 }
 
-// applier turns changes into records, index entries, digests and journal entries. It
-// compares with generation "from" and writes to generation "to". The two differ only
-// while a relist is staged.
-//
-// It is one type because each change touches all of its parts, in one transaction.
+// applier turns changes into records, index entries, digests and journal entries.
 type applier struct {
-	s        *Store
-	src      sourceTx
-	m        *sourceMeta
-	from, to genTx
-	now      int64
+	s   *Store
+	src sourceTx
+	m   *sourceMeta
+	in  contentsTx
+	now int64
 	// overwrite stores each change whatever the versions say: the server was restored,
 	// or the caller knows better.
 	overwrite bool
-	// served: readers see the generation that is written once the transaction is
-	// visible.
-	served bool
 	// unseen: the changes are not journaled and no handler is told; the objects were
 	// found in the file.
 	unseen bool
 	// spill: entries are not kept in memory; they are read from the journal.
 	spill bool
-
-	// noted: generation from has notes of unstored objects. hidden: the previous record
-	// of the key at hand is only in its note.
-	noted, hidden bool
+	// hidden: the previous record of the key at hand is only in its note.
+	hidden bool
 	// listed: the changes come from a list.
 	listed bool
 
@@ -235,14 +260,14 @@ func (a *applier) put(c *Change, was keyState) error {
 
 // show notes the item that readers see at a key once the transaction is visible.
 func (a *applier) show(c itemChange) {
-	if a.served {
+	if a.m.Contents == contentsWhole {
 		a.m.changed = append(a.m.changed, c)
 	}
 }
 
 // giveItem stores a record as the item that readers see.
 func (a *applier) giveItem(key string, was keyState, next *format.Record, raw []byte) error {
-	if was.item == nil || !was.here {
+	if was.item == nil {
 		return a.give(key, next, raw, nil)
 	}
 	if err := a.take(key, was.item, was.raw, next); err != nil {
@@ -257,7 +282,7 @@ func (a *applier) takeItem(key string, was keyState) error {
 		return err
 	}
 	a.show(itemChange{key: key})
-	return a.to.Items.Delete(bytes.Clone(was.k))
+	return a.in.Items.Delete(bytes.Clone(was.k))
 }
 
 // forgetIndices marks the indices that are not in the set as incomplete: objects stored
@@ -288,14 +313,11 @@ func (a *applier) remove(c *Change, was keyState) error {
 			return err
 		}
 	}
-	if !was.here {
-		return nil
-	}
 	if was.item != nil {
 		return a.takeItem(c.key, was)
 	}
 	a.show(itemChange{key: c.key})
-	return a.to.Items.Delete(bytes.Clone(was.k)) // its damaged record
+	return a.in.Items.Delete(bytes.Clone(was.k)) // its damaged record
 }
 
 // draftGone drafts the delete of the object that the server showed last, or of one that

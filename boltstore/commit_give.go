@@ -9,7 +9,7 @@ import (
 
 // give stores a record, and the index entries that r has and old does not have.
 func (a *applier) give(key string, r *format.Record, raw []byte, old *format.Record) error {
-	if err := a.to.Items.Put(index.AppendKey(nil, key), raw); err != nil {
+	if err := a.in.Items.Put(index.AppendKey(nil, key), raw); err != nil {
 		return fmt.Errorf("store %q: %w", key, err)
 	}
 	a.m.Items.add(format.HashRecord(key, r))
@@ -49,7 +49,7 @@ func (a *applier) entriesOf(key, name string, values []string, add bool) error {
 	if len(values) == 0 {
 		return nil
 	}
-	b, err := a.to.Indices.Create(name)
+	b, err := a.in.Indices.Create(name)
 	if err != nil {
 		return err
 	}

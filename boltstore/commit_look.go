@@ -11,8 +11,6 @@ import (
 // keyState is the state in which a change finds its key.
 type keyState struct {
 	k []byte
-	// here: the key is in the generation that is written.
-	here bool
 	// item is the record at the key, nil if there is none, raw its bytes.
 	item    *format.Record
 	raw     []byte
@@ -23,21 +21,17 @@ type keyState struct {
 	baseRaw []byte
 }
 
-// look finds the state of the key at k. In a stage an earlier page may have written it.
+// look finds the state of the key at k.
 func (a *applier) look(k []byte) (was keyState) {
-	was.k, was.here = k, a.from.Bucket == a.to.Bucket || a.to.Items.Get(k) != nil
-	side := a.from
-	if was.here {
-		side = a.to
-	}
-	raw := side.Items.Get(k)
+	was.k = k
+	raw := a.in.Items.Get(k)
 	if raw == nil {
 		return was
 	}
 	_, r, err := a.s.owner.ParseRecord(k, raw)
 	if was.damaged = err != nil; !was.damaged {
 		was.item, was.raw, was.base, was.baseRaw = r, raw, r, raw
-	} else if was.here {
+	} else {
 		// Its index entries and digest cannot be subtracted. The source is degraded
 		// until it is listed.
 		a.s.damaged(err)

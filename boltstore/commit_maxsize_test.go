@@ -125,11 +125,11 @@ func TestSmallMaxSize(t *testing.T) {
 	}
 }
 
-// TestCompactAboveMaxSize: a file that is larger than a bound that was lowered is read and
-// changed as before. If its content exceeds the bound, a compaction leaves it and says what to do.
+// TestCompactAboveMaxSize: a file that is larger than a bound that was lowered is read, and
+// changed as long as it has free pages. If its content exceeds the bound, a compaction leaves it and says what to do.
 func TestCompactAboveMaxSize(t *testing.T) {
 	path := testPath(t)
-	srv := stored(t, path, 300, 0, Options{Keyset: sealtest.Default()})
+	srv := stored(t, path, 300, 150, Options{Keyset: sealtest.Default()})
 	db := openTest(t, path, Options{MaxSize: 64 << 10, Keyset: sealtest.Default()})
 	s := claimTest(t, db, Claim{})
 	if _, err := db.Compact(t.Context(), nil); !errors.Is(err, berrors.ErrMaxSizeReached) || !strings.Contains(err.Error(), "Options.MaxSize is 65536 bytes, raise it") {

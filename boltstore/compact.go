@@ -234,7 +234,7 @@ func (h *handle) exchange(old, next *boltFile) bool {
 }
 
 // compactFill is how full pages are made when keys come in order: when a file is
-// compacted, and when a list is staged. The first change to a completely full page would
+// compacted, and by a first list. The first change to a completely full page would
 // split it. Keys in no order need bbolt's default.
 const compactFill = 0.9
 

@@ -192,7 +192,7 @@ func readWhole(path string, o Options) (word string, objs []string) {
 	if err := db.h.view(func(tx *bolt.Tx) error { return verifyAll(tx, db.h.seal) }); err != nil || bad {
 		return "damaged", objs
 	}
-	if s.metaNow().Generation == 0 {
+	if s.metaNow().Contents != contentsWhole {
 		return "empty", objs
 	}
 	return "sound", objs

@@ -151,7 +151,7 @@ func handleOf(tx *bolt.Tx) (*handle, error) {
 }
 
 func anyRecord(src sourceTx, m *sourceMeta, r *rand.Rand) (k, v []byte) {
-	c := src.gen(m.Generation).Items.Bucket.Cursor()
+	c := src.contents().Items.Bucket.Cursor()
 	k, v = c.First()
 	for range r.IntN(int(m.Items.Count)) {
 		k, v = c.Next()
@@ -160,7 +160,7 @@ func anyRecord(src sourceTx, m *sourceMeta, r *rand.Rand) (k, v []byte) {
 }
 
 func swapRecords(src sourceTx, m *sourceMeta, r *rand.Rand) error {
-	items := src.gen(m.Generation).Items.Bucket
+	items := src.contents().Items.Bucket
 	k1, v1 := anyRecord(src, m, r)
 	k2, v2 := anyRecord(src, m, r)
 	return errors.Join(items.Put(k1, v2), items.Put(k2, v1))
@@ -168,11 +168,11 @@ func swapRecords(src sourceTx, m *sourceMeta, r *rand.Rand) error {
 
 func dropRecord(src sourceTx, m *sourceMeta, r *rand.Rand) error {
 	k, _ := anyRecord(src, m, r)
-	return src.gen(m.Generation).Items.Bucket.Delete(k)
+	return src.contents().Items.Bucket.Delete(k)
 }
 
 func dropEntry(src sourceTx, m *sourceMeta, r *rand.Rand) error {
-	b := src.gen(m.Generation).Indices.Open("words").Bucket
+	b := src.contents().Indices.Open("words").Bucket
 	c := b.Cursor()
 	k, _ := c.First()
 	for range r.IntN(100) {
@@ -181,7 +181,7 @@ func dropEntry(src sourceTx, m *sourceMeta, r *rand.Rand) error {
 	return b.Delete(bytes.Clone(k))
 }
 
-func notesIn(src sourceTx, m *sourceMeta) *bolt.Bucket { return src.gen(m.Generation).Notes().Bucket }
+func notesIn(src sourceTx, m *sourceMeta) *bolt.Bucket { return src.contents().Notes().Bucket }
 
 // anyOf returns a random element of a bucket, but not the one at the key without.
 func anyOf(b *bolt.Bucket, r *rand.Rand, without []byte) (k, v []byte) {

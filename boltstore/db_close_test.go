@@ -78,12 +78,13 @@ func TestNothingIsWrittenOnceClosed(t *testing.T) {
 				break
 			}
 		}
-		late <- r.Page([]kruntime.Object{configMap("ns", "b", 2, nil)})
+		_, err := r.Commit("2", time.Now())
+		late <- err
 	})
 	if err := db.Close(); err == nil {
 		t.Error("Close does not name the source that was in use")
 	}
 	if err := <-late; !errors.Is(err, ErrClosed) {
-		t.Error("a page after the end: ", err)
+		t.Error("a list after the end: ", err)
 	}
 }

@@ -3,14 +3,10 @@ package boltstore
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
-	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
@@ -75,58 +71,6 @@ func TestReleasedStoreDoesNotWrite(t *testing.T) {
 	before.Release()
 	if objs, err := s.ListErr(); err != nil || len(objs) != 2 {
 		t.Fatalf("%d objects, %v", len(objs), err)
-	}
-}
-
-// TestCommitAfterFailedAbort: the disk fails while a relist is staged and aborted. Later
-// commits are told, and no part of the relist is.
-func TestCommitAfterFailedAbort(t *testing.T) {
-	for _, size := range []int{1, 1000} { // blocks among others, and in buckets of their own
-		db := openTest(t, testPath(t), Options{Window: time.Nanosecond, maxCommitBytes: 1500})
-		s := claimTest(t, db, Claim{Indexers: indexers})
-		srv := server{}
-		for i := range 50 {
-			srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+1, nil))
-		}
-		relist(t, s, "100", RelistOptions{}, srv.list(), 50)
-		content := map[string]string{}
-		rnd := rand.New(rand.NewPCG(1, 1))
-		for range size {
-			content[fmt.Sprint(rnd.Uint64())] = ""
-		}
-		for i := range 50 {
-			srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+200, content))
-		}
-		r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Page(srv.list()); err != nil {
-			t.Fatal(err)
-		}
-		db.h.writeMu.Lock()
-		db.h.hook = func(*bolt.Tx) error { return errors.New("disk") }
-		db.h.writeMu.Unlock()
-		r.Abort()
-		db.h.writeMu.Lock()
-		db.h.hook = nil
-		db.h.writeMu.Unlock()
-
-		p := &testProducer{}
-		s.Attach(p)
-		for i := range 5 {
-			p.add(t, s, configMap("other", fmt.Sprint("o", i), 300+i, content))
-			p.wait(t)
-		}
-		got := journalFrom(t, s, 1)
-		if len(got) != 5 {
-			t.Fatalf("%d entries", len(got))
-		}
-		for i, e := range got {
-			if e.Key != fmt.Sprint("other/o", i) {
-				t.Errorf("%d is of %s", e.Seq, e.Key)
-			}
-		}
 	}
 }
 

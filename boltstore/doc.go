@@ -25,16 +25,15 @@
 // resourceVersion and digests are all there or none of them. Changes that were not
 // committed are lost from memory, and the watch brings them again.
 //
-// A relist too large for one transaction is staged in its own generation, and in
-// journal blocks above the committed seq. Meta points at neither until the last
-// transaction. The next claim removes an interrupted stage, except that of a first list,
-// which the next relist continues.
+// A relist too large for one commit is several. What it has committed before a crash
+// stays, under the old resourceVersion, and the next relist goes on. A first list is
+// hidden until its last commit.
 //
 // # Where to look
 //
 // The first word of a file's name is its subject. Opening: open, encryption, salvage,
 // aside, and heal, which replaces a damaged file, also while it is open. The open file:
-// db, file, mend, maintain, compact, collect, check, snapshot, fallback. A source: claim,
+// db, file, recount, maintain, compact, collect, check, snapshot, fallback. A source: claim,
 // source, meta, clock. A commit: commit, entry,
 // journal, note, pack, index. A full list: relist. Reads: store, resident.
 // Handlers: durable, told. The form of the file: internal/layout, internal/format.

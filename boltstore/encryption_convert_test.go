@@ -205,7 +205,7 @@ func TestRotationFailsAtEachOperation(t *testing.T) {
 // be converted. The file is set aside, its known parts are converted, and the source is
 // read from the server.
 func TestConvertUnknownPart(t *testing.T) {
-	for _, name := range []string{"journal", "handlers", "gen"} {
+	for _, name := range []string{"journal", "handlers", "items"} {
 		t.Run(name, func(t *testing.T) {
 			path := testPath(t)
 			srv := stored(t, path, 200, 3, Options{decrypt: true})
@@ -221,7 +221,7 @@ func TestConvertUnknownPart(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if from := src.Bucket([]byte(name)); from != nil && name == "gen" {
+				if from := src.Bucket([]byte(name)); from != nil && name == "items" {
 					return src.DeleteBucket([]byte(name))
 				}
 				return to.Put([]byte("k"), []byte("v"))
@@ -237,7 +237,7 @@ func TestConvertUnknownPart(t *testing.T) {
 			if s.Err() == nil {
 				t.Error("nothing says that it is to be read again")
 			}
-			if name != "gen" {
+			if name != "items" {
 				sameObjects(t, "after", srv.anys(), s.List())
 			}
 			closeTest(t, db)

@@ -21,7 +21,6 @@ func TestErrorsNameTheirSubject(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"Add":           func() error { return s.Add(configMap("ns", "a", 1, nil)) },
 		"AddIndexers":   func() error { return s.AddIndexers(cache.Indexers{"x": indexers["words"]}) },
-		"BeginRelist":   func() error { _, err := s.BeginRelist(RelistOptions{}); return err },
 		"ByIndex":       func() error { _, err := s.ByIndex("words", "x"); return err },
 		"Changed":       func() error { _, err := s.Changed(); return err },
 		"Describe":      func() error { return s.Describe(Description{Scope: ScopeCluster}) },

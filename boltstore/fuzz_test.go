@@ -39,7 +39,7 @@ func again[T any](t *testing.T, v *T, parse func([]byte) (*T, error), prefix []b
 }
 
 func FuzzMeta(f *testing.F) {
-	m := (&sourceMeta{Source: podSource, ResourceVersion: "77", Seq: 5, Told: 3, Generation: 2}).clone()
+	m := (&sourceMeta{Source: podSource, ResourceVersion: "77", Seq: 5, Told: 3, Contents: contentsWhole}).clone()
 	m.Indices["node"] = indexMeta{Version: "1", Complete: true, Digest: digest{3, 4}}
 	f.Add(fuzzSeed(f, m))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -31,6 +31,7 @@ func TestBadSectors(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, open %v", name, open), func(t *testing.T) {
 				path := filepath.Join(disk.dir, strings.NewReplacer("/", "-", ":", "-").Replace(t.Name()))
 				db, s, srv := healableAt(t, path, Options{Window: time.Nanosecond, ObjectMemory: -1})
+				must(t, s.writeMarks()) // both meta pages are of files with the list
 				objects := itemPages(t, db)
 				if !open {
 					closeTest(t, db)

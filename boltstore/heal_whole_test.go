@@ -14,7 +14,7 @@ import (
 func TestHealWhole(t *testing.T) {
 	db, s, srv := healable(t)
 	ruin(t, db.path, rootPage(t, db, func(m *sourceMeta, src sourceTx) *bolt.Bucket {
-		return src.Gen(m.Generation).Indices.Open("words").Bucket
+		return src.contents().Indices.Open("words").Bucket
 	}))
 	if objs, err := s.ByIndex("words", "1"); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("the damage was not met: %d objects, %v", len(objs), err)
@@ -51,7 +51,7 @@ func TestListMeetsDamage(t *testing.T) {
 			page := itemPages(t, db)[1]
 			if name == "ListIndexFuncValues" {
 				page = rootPage(t, db, func(m *sourceMeta, src sourceTx) *bolt.Bucket {
-					return src.Gen(m.Generation).Indices.Open("words").Bucket
+					return src.contents().Indices.Open("words").Bucket
 				})
 			}
 			ruin(t, db.path, page)

@@ -97,7 +97,7 @@ func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 	t.Helper()
 	by := map[uint32]int{}
 	for from, more := []byte(nil), true; more; more = from != nil {
-		raws, _, next, _, err := s.indexing().rawPage(s.metaNow, from, 1<<30)
+		raws, _, next, _, err := s.indexing().rawPage(from, 1<<30)
 		if err != nil {
 			t.Fatal(err)
 		}

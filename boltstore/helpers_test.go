@@ -140,19 +140,14 @@ func handlerState1(t testing.TB, s *Claimed) HandlerState {
 	return hs[0]
 }
 
-// itemPages returns the leaf pages with config maps of the served generation. A relist
-// under way may have the same records in its own pages, which no reader uses yet.
+// itemPages returns the leaf pages with config maps.
 func itemPages(t *testing.T, db *DB) (leaves []int) {
 	t.Helper()
 	err := db.h.view(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, configMaps.ID())
-		m, err := src.meta()
-		if err != nil {
-			return err
-		}
 		info := tx.DB().Info()
 		records := map[int]int{}
-		err = src.gen(m.Generation).Items.Each(func(r layout.Raw) {
+		err := src.contents().Items.Each(func(r layout.Raw) {
 			at := uintptr(unsafe.Pointer(unsafe.SliceData(r.Stored))) - info.Data // values lie in the map of the file
 			records[int(at)/info.PageSize]++
 		})

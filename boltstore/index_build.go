@@ -72,7 +72,7 @@ func (s indexing) build(add cache.Indexers) error {
 		}
 		s.awaitMemory()
 		s.countReindexed(m, names)
-		if err := s.reindex(build, s.metaNow, s.noteMeta); err != nil {
+		if err := s.reindex(build); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (s indexing) build(add cache.Indexers) error {
 
 // unreadable says whether the records are of another Go type, and not to be decoded.
 func (s indexing) unreadable(m *sourceMeta) bool {
-	return m.Generation > 0 && m.TypeHash != s.typeHash && !(s.lenient && s.decodes(m))
+	return m.Contents != contentsNone && m.TypeHash != s.typeHash && !(s.lenient && s.decodes(m))
 }
 
 // objectOf returns a change's object. It decodes the payload if the object was let go.
@@ -103,13 +103,12 @@ func (s indexing) objectOf(c *Change) (any, error) {
 	return obj, nil
 }
 
-// reindex brings every record's values in the given indices up to date, page by page.
-// meta and update are the source's, or a staged generation's. An object whose function
-// fails stays without values.
+// reindex brings every record's values in the given indices up to date, page by page. An
+// object whose function fails stays without values.
 //
 // Entries and records agree before and after each step. So a crash or a concurrent change
 // does no harm: a later run does the rest. The indices become complete at the end.
-func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update func(func(sourceTx, *sourceMeta) error) error) error {
+func (s indexing) reindex(build cache.Indexers) error {
 	const (
 		step   = 500 // records of a commit, if it has 1 MiB at most
 		atOnce = 50  // objects in memory
@@ -122,7 +121,7 @@ func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update 
 			return fmt.Errorf("boltstore: %s was released: %w", s.source, ErrClosed)
 		default:
 		}
-		raws, noted, next, now, err := s.rawPage(meta, from, step)
+		raws, noted, next, now, err := s.rawPage(from, step)
 		if err != nil {
 			return err
 		}
@@ -140,7 +139,7 @@ func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update 
 			maps.Copy(changed, values)
 		}
 		if len(changed) > 0 {
-			err := update(func(src sourceTx, m *sourceMeta) error {
+			err := s.noteMeta(func(src sourceTx, m *sourceMeta) error {
 				if !begun {
 					// A program with the old functions must not trust entries of an
 					// interrupted run.
@@ -159,7 +158,7 @@ func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update 
 			break
 		}
 	}
-	return update(func(_ sourceTx, m *sourceMeta) error { s.complete(m, build); return nil })
+	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error { s.complete(m, build); return nil })
 }
 
 // complete notes that every record has values by the given functions.
@@ -171,13 +170,31 @@ func (s indexing) complete(m *sourceMeta, fns cache.Indexers) {
 	}
 }
 
+// doubtIndex marks an index as incomplete, if there is one of that name: it may lack
+// objects.
+func (m *sourceMeta) doubtIndex(name string) {
+	if im, ok := m.Indices[name]; ok {
+		im.Complete = false
+		m.Indices[name] = im
+	}
+}
+
+// doubtIndices marks all indices as incomplete: nothing shows which of them lack an
+// object.
+func (m *sourceMeta) doubtIndices() {
+	for name := range m.Indices {
+		m.doubtIndex(name)
+	}
+}
+
 // rawPage copies records out of the file, so that user functions run outside any
 // transaction. file is DB.replaced at that time.
-func (s indexing) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []layout.Raw, noted map[string][]string, next []byte, file uint64, err error) {
-	err = s.view(func(_ *sourceMeta, src sourceTx) error {
+func (s indexing) rawPage(from []byte, n int) (
+	raws []layout.Raw, noted map[string][]string, next []byte, file uint64, err error,
+) {
+	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		file = s.db.replaced.Load()
-		m := meta()
-		g := src.gen(m.Generation) // served or not
+		g := src.contents()
 		raws, noted = nil, map[string][]string{}
 		size := 0
 		if g.Items == nil {
@@ -294,11 +311,11 @@ func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, noted map[s
 // rewrite stores the new values of records that are still there. A record that has
 // changed since already has its values.
 func (s indexing) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexed) error {
-	g := src.gen(m.Generation)
+	g := src.contents()
 	if g.Items == nil {
 		return nil
 	}
-	a := &applier{s: s.Store, src: src, m: m, from: g, to: g, served: m.Generation == s.metaNow().Generation, now: s.db.opts.Clock.Now().UnixNano()}
+	a := &applier{s: s.Store, src: src, m: m, in: g, now: s.db.opts.Clock.Now().UnixNano()}
 	for k, c := range changed {
 		v := g.Items.Get([]byte(k))
 		if v == nil {

@@ -22,10 +22,7 @@ const (
 
 // noteReindexed updates the note of a key after its index functions were called.
 func (a *applier) noteReindexed(k []byte, key string, c reindexed) error {
-	var old *note
-	if !a.m.Noted.none() {
-		old = a.noteAt(k)
-	}
+	old := a.noteOf(k)
 	if old == nil && len(c.failed) == 0 {
 		return nil
 	}
@@ -41,7 +38,7 @@ func (a *applier) noteReindexed(k []byte, key string, c reindexed) error {
 		}
 	}
 	slices.Sort(n.Indices)
-	return a.to.notes.put(a.m, k, n, old)
+	return a.in.notes.put(a.m, k, n, old)
 }
 
 // reindexNoted calls index functions again for the objects on which they failed. An index
@@ -82,9 +79,9 @@ func (s indexing) reindexNoted() error {
 // notedPage copies records that lack values of indices out of the file. noted has these
 // indices by item key.
 func (s indexing) notedPage(from []byte, most int) (raws []layout.Raw, noted map[string][]string, next []byte, err error) {
-	err = s.view(func(m *sourceMeta, src sourceTx) error {
+	err = s.view(func(_ *sourceMeta, src sourceTx) error {
 		raws, noted = nil, map[string][]string{}
-		g := src.gen(m.Generation)
+		g := src.contents()
 		ns, at, err := g.notes.page(from, most, s.damaged)
 		next = at
 		for _, n := range ns {

@@ -29,7 +29,7 @@ func TestStaleIndexEntry(t *testing.T) {
 		t.Helper()
 		err := db.h.update(func(tx *bolt.Tx) error {
 			src, _ := db.h.source(tx, s.id)
-			return change(src.gen(s.metaNow().Generation).Indices.Open("words"))
+			return change(src.contents().Indices.Open("words"))
 		}, nil)
 		if err != nil {
 			t.Fatal(err)

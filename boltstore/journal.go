@@ -11,10 +11,6 @@ import (
 // appendBlock journals drafts under the seqs that follow last and returns the
 // block's size.
 func (t sourceTx) appendBlock(last uint64, drafts []format.Draft) (int, error) {
-	// A relist that could not be aborted in order may have staged blocks.
-	if err := t.dropJournalAbove(last); err != nil {
-		return 0, err
-	}
 	j, err := t.CreateJournal()
 	if err != nil {
 		return 0, err
@@ -33,7 +29,7 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time, a
 	if j == nil {
 		return nil
 	}
-	keep := m.passed()
+	keep := m.Told
 	for range atMost {
 		c := j.Cursor()
 		k, v := c.First()
@@ -71,23 +67,6 @@ func (db *DB) journalFrom() time.Time {
 		return time.Unix(0, 0)
 	}
 	return now.Add(-db.opts.JournalAge)
-}
-
-// dropJournalAbove removes blocks that a staged relist left behind.
-func (t sourceTx) dropJournalAbove(seq uint64) error {
-	j := t.Journal()
-	if j == nil {
-		return nil
-	}
-	for {
-		k, _ := j.Cursor().Seek(layout.U64(seq + 1))
-		if k == nil {
-			return nil
-		}
-		if err := j.Delete(k); err != nil {
-			return err
-		}
-	}
 }
 
 // seekBlock finds the block that holds seq, or the first one after it. b is as stored.
@@ -137,9 +116,7 @@ func (a *applier) journal() error {
 		left = left[len(block):]
 		a.m.Seq += uint64(len(block))
 		a.m.JournalBytes += uint64(n)
-		if !a.spill {
-			a.journaled = append(a.journaled, block...)
-		}
+		a.journaled = append(a.journaled, block...)
 	}
 	return nil
 }

@@ -18,28 +18,56 @@ import (
 // listMark is a list in the journal. The entries above From, up to Seq, are its
 // differences. After Seq the state is that of Version. Same says that the state before
 // the list was of that version, too: the list has brought objects that could not be
-// stored before, or other content.
+// stored before, or other content. Open says that the list goes on, and that its version is
+// not the state's yet.
 type listMark struct {
 	From    uint64 `msgpack:"from"`
 	Seq     uint64 `msgpack:"seq"`
 	Version string `msgpack:"version"`
 	Same    bool   `msgpack:"same,omitempty"`
+	Open    bool   `msgpack:"open,omitempty"`
 }
 
 // mostMarks bounds meta. Versions older than the oldest mark have no place.
 const mostMarks = 16
 
 // markList notes a list of a version, whose differences follow the state was. With
-// restart, earlier records mean nothing from then on.
-func (m *sourceMeta) markList(was *sourceMeta, version string, restart bool, now int64) {
-	k := listMark{was.Seq, m.Seq, version, version == was.ResourceVersion && was.listed()}
+// restart, earlier records mean nothing from then on. open says that more of the list's
+// differences follow; the version is then that of before.
+func (m *sourceMeta) markList(was *sourceMeta, version string, restart, open bool, now int64) {
+	k := listMark{was.Seq, m.Seq, version, version == was.ResourceVersion && was.listed(), open}
+	if begun := m.openMark(); begun != nil {
+		k.From, m.Marks = begun.From, m.Marks[:len(m.Marks)-1]
+	}
 	switch {
 	case restart || len(m.Marks) == 0:
+		k.From = m.Seq
 		m.Marks, m.Marked, m.remark = []listMark{k}, max(now, m.Marked+1), false
 		m.Former = was.newest()
 	case k.From < k.Seq:
 		m.Marks = append(slices.Clone(m.Marks), k)
 		m.Marks = m.Marks[max(0, len(m.Marks)-mostMarks):]
+	}
+}
+
+// openMark is the mark of a list that has not ended, nil if there is none.
+func (m *sourceMeta) openMark() *listMark {
+	if n := len(m.Marks); n > 0 && m.Marks[n-1].Open {
+		return &m.Marks[n-1]
+	}
+	return nil
+}
+
+// markChanges notes that what comes after the state was is no list's. A list that had begun
+// will not go on.
+func (m *sourceMeta) markChanges(was *sourceMeta, now int64) {
+	changed := m.Seq > was.Seq || m.ResourceVersion != was.ResourceVersion
+	if changed && m.openMark() != nil {
+		m.Marks = slices.Clone(m.Marks)
+		m.openMark().Open = false
+	}
+	if m.remark {
+		m.markList(was, m.ResourceVersion, true, false, now)
 	}
 }
 
@@ -91,11 +119,15 @@ func (t sourceTx) seqAt(m *sourceMeta, version string, first bool) (seq uint64, 
 	if err != nil && version != m.ResourceVersion {
 		return 0, false, nil // it has no place
 	}
+	top, marks := m.moment().Seq, m.Marks
+	if m.openMark() != nil {
+		marks = marks[:len(marks)-1]
+	}
 	if c > 0 {
-		return m.Seq, true, nil
+		return top, true, nil
 	}
 	i, again := -1, false
-	for n, k := range m.Marks {
+	for n, k := range marks {
 		switch {
 		case k.Same && k.Version == version && first:
 			again = true
@@ -107,14 +139,14 @@ func (t sourceTx) seqAt(m *sourceMeta, version string, first bool) (seq uint64, 
 		}
 	}
 	if version == m.ResourceVersion && !again {
-		return m.Seq, true, nil
+		return top, true, nil
 	}
 	if i < 0 {
 		return 0, false, nil
 	}
-	from, end := m.Marks[i].Seq, m.Seq
-	if i+1 < len(m.Marks) {
-		end = m.Marks[i+1].From
+	from, end := marks[i].Seq, top
+	if i+1 < len(marks) {
+		end = marks[i+1].From
 	}
 	if from == end {
 		return from, true, nil

@@ -166,8 +166,9 @@ func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 			h.Clean, h.BootID = c.clean, c.boot
 			hd := &handle{}
 			src, _ := hd.source(tx, configMaps.ID())
-			k, _ := src.gen(1).Items.Bucket.Cursor().First()
-			return errors.Join(src.gen(1).Items.Bucket.Delete(k), format.Put(tx.Bucket(layout.BucketFile), layout.KeyHeader, h))
+			k, _ := src.contents().Items.Bucket.Cursor().First()
+			err = src.contents().Items.Bucket.Delete(k)
+			return errors.Join(err, format.Put(tx.Bucket(layout.BucketFile), layout.KeyHeader, h))
 		})
 		if err := errors.Join(err, b.Close()); err != nil {
 			t.Fatal(err)

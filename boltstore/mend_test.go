@@ -35,7 +35,7 @@ func TestMendKeepsNotes(t *testing.T) {
 	path := testPath(t)
 	db, s := filledByProgram(t, path)
 	must(t, s.updateMeta(func(src sourceTx, m *sourceMeta) error {
-		items, k := src.gen(m.Generation).Items, index.AppendKey(nil, "ns/a")
+		items, k := src.contents().Items, index.AppendKey(nil, "ns/a")
 		raw := bytes.Clone(items.Get(k))
 		raw[len(raw)-1] ^= 1
 		return items.Put(k, raw)
@@ -65,7 +65,7 @@ func TestIndexNamesOfDamagedNotes(t *testing.T) {
 				path := testPath(t)
 				db, s := filledByProgram(t, path)
 				must(t, s.updateMeta(func(src sourceTx, m *sourceMeta) error {
-					flipNoted(t, src.gen(m.Generation).Notes().Bucket, func(_, _ []byte) bool { return true })
+					flipNoted(t, src.contents().Notes().Bucket, func(_, _ []byte) bool { return true })
 					return nil
 				}))
 				abandon(t, db, s)

@@ -115,9 +115,10 @@ type sourceMeta struct {
 	MetadataSize    uint64               `msgpack:"metadataSize,omitempty"` // see Claimed.NoteMetadataSize
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
-	Epoch           uint64               `msgpack:"epoch"`      // goes up when the source is emptied
-	Timeline        uint64               `msgpack:"timeline"`   // goes up at each noticed restore of the server
-	Generation      uint64               `msgpack:"generation"` // 0: nothing was ever stored; see listed
+	Epoch           uint64               `msgpack:"epoch"`    // goes up when the source is emptied
+	Timeline        uint64               `msgpack:"timeline"` // goes up at each noticed restore of the server
+	Contents        contentState         `msgpack:"contents"`
+	Progress        *listProgress        `msgpack:"progress,omitempty"` // of a first list that has not ended
 	ResourceVersion string               `msgpack:"resourceVersion"`
 	Listed          string               `msgpack:"listed,omitempty"`     // version of the last list
 	NewestPage      string               `msgpack:"newestPage,omitempty"` // see Claimed.NewestPage
@@ -150,10 +151,8 @@ type sourceMeta struct {
 	Names           []string             `msgpack:"names,omitempty"`
 	Categories      []string             `msgpack:"categories,omitempty"`
 	Columns         []Column             `msgpack:"columns,omitempty"`
-	// Handlers are the durable handlers, by name. Folded is the seq of the last entry that
-	// their sets of pending keys contain.
+	// Handlers are the durable handlers, by name.
 	Handlers map[string]handlerMeta `msgpack:"handlers,omitempty"`
-	Folded   uint64                 `msgpack:"folded"`
 	// NoPlain: no plain handler was added since the source was made. The journal keeps
 	// nothing for one. See Claimed.ExpectPlain.
 	NoPlain bool `msgpack:"noPlain,omitempty"`
@@ -169,15 +168,24 @@ type sourceMeta struct {
 	Marks  []listMark `msgpack:"marks,omitempty"`
 	Marked int64      `msgpack:"marked,omitempty"`
 	Former string     `msgpack:"former,omitempty"`
-	// Noted counts the generation's notes.
+	// Noted counts the notes.
 	Noted noted `msgpack:"noted,omitempty"`
 
 	changed []itemChange // the changes that readers see with this commit
 	remark  bool         // this commit begins the marks again
 }
 
+// contentState says how much of a source's contents is in the file.
+type contentState int8
+
+const (
+	contentsNone    contentState = iota // nothing was ever stored
+	contentsPartial                     // a first list has not ended: readers see nothing
+	contentsWhole
+)
+
 // listed says whether the contents are those of a server's list and watch.
-func (m *sourceMeta) listed() bool { return m.Generation > 0 && !m.Local }
+func (m *sourceMeta) listed() bool { return m.Contents == contentsWhole && !m.Local }
 
 // everListed says whether a list was ever committed: then handlers may know the contents.
 func (m *sourceMeta) everListed() bool { return m.Compared != 0 }
@@ -195,7 +203,7 @@ func (m *sourceMeta) clone() *sourceMeta {
 	return &c
 }
 
-// empty makes m describe a generation without records. Indices keep their versions.
+// empty makes m describe contents without records. Indices keep their versions.
 func (m *sourceMeta) empty() {
 	m.Items, m.Bytes, m.Degraded, m.Noted = digest{}, 0, "", noted{}
 	for name, im := range m.Indices {
@@ -208,11 +216,14 @@ func (m *sourceMeta) state(d *device) State {
 	st := State{
 		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, FlowSchemaUID: m.FlowSchemaUID, ServerCA: m.ServerCA, Kind: m.Kind, APIVersion: m.APIVersion,
 		Timeline: m.Timeline, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
-		Objects: m.Items.Count, Bytes: m.Bytes, Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
+		Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,
 		Names: slices.Clone(m.Names), Categories: slices.Clone(m.Categories), Columns: slices.Clone(m.Columns), // the caller may change them
-		Unstored: m.Noted.unstored(), UnstoredReason: m.Noted.Why, Unindexed: m.Noted.Unindexed,
 		LacksFields: m.lacksFields(),
+	}
+	if m.Contents != contentsPartial {
+		st.Objects, st.Bytes = m.Items.Count, m.Bytes
+		st.Unstored, st.UnstoredReason, st.Unindexed = m.Noted.unstored(), m.Noted.Why, m.Noted.Unindexed
 	}
 	if m.Confirmed != 0 {
 		st.Confirmed = time.Unix(0, m.Confirmed)
@@ -331,28 +342,29 @@ func (t sourceTx) putMeta(m *sourceMeta) error {
 	return t.Root.Put(layout.KeyMeta, data)
 }
 
-// genTx is one generation's buckets within a transaction.
-type genTx struct {
-	layout.Gen
+// contentsTx is a source's objects within a transaction.
+type contentsTx struct {
+	layout.Contents
 	notes notes
 }
 
-func genIn(g layout.Gen) genTx { return genTx{g, notes{g}} }
-
-// gen opens a generation. Its fields are nil if it does not exist.
-func (t sourceTx) gen(n uint64) genTx { return genIn(t.Gen(n)) }
-
-// served returns the generation that m serves. It must be there; lost writes can leave m
-// without it.
-func (t sourceTx) served(m *sourceMeta) (genTx, error) {
-	g := t.gen(m.Generation)
-	if m.Generation > 0 && g.Items == nil {
-		return g, fmt.Errorf("%w: generation %d is missing", ErrDamaged, m.Generation)
-	}
-	return g, nil
+// contents opens the contents. Their fields are nil if they do not exist.
+func (t sourceTx) contents() contentsTx {
+	c := t.Contents()
+	return contentsTx{c, notes{c}}
 }
 
-func (t sourceTx) createGen(n uint64) (genTx, error) {
-	g, err := t.CreateGen(n)
-	return genIn(g), err
+// served returns the contents that m describes. They must be there; lost writes can leave
+// m without them.
+func (t sourceTx) served(m *sourceMeta) (contentsTx, error) {
+	c := t.contents()
+	if m.Contents != contentsNone && c.Items == nil {
+		return c, fmt.Errorf("%w: the objects are missing", ErrDamaged)
+	}
+	return c, nil
+}
+
+func (t sourceTx) createContents() (contentsTx, error) {
+	c, err := t.CreateContents()
+	return contentsTx{c, notes{c}}, err
 }

@@ -40,7 +40,7 @@ type note struct {
 	damage error // why the note cannot be read
 }
 
-// noted is meta's summary of a generation's notes.
+// noted is meta's summary of the notes.
 type noted struct {
 	Unstored  uint64 `msgpack:"unstored"`  // keys
 	Unindexed uint64 `msgpack:"unindexed"` // keys
@@ -93,8 +93,8 @@ func short(err error) string {
 	return strings.ToValidUTF8(why, "?")
 }
 
-// notes are the notes of one generation, by item key.
-type notes struct{ layout.Gen }
+// notes are a source's notes, by item key.
+type notes struct{ layout.Contents }
 
 // get returns the note at an item key, nil if there is none. A damaged note counts as
 // that of an unstored object: it is always right to read an object again.
@@ -194,8 +194,8 @@ type Noted struct {
 // Noted returns the objects that could not be stored, or not with all index values: at
 // most the given number of them.
 func (s *Store) Noted(most int) (all []Noted, err error) {
-	err = s.view(func(m *sourceMeta, t sourceTx) error {
-		ns, _, err := t.gen(m.Generation).notes.page(nil, most, s.damaged)
+	err = s.view(func(_ *sourceMeta, t sourceTx) error {
+		ns, _, err := t.contents().notes.page(nil, most, s.damaged)
 		for _, n := range ns {
 			all = append(all, Noted{Key: n.Key, ResourceVersion: n.RV, Unstored: n.Unstored, Indices: n.Indices, Reason: n.Why, Time: time.Unix(0, n.Time)})
 		}
@@ -216,45 +216,29 @@ func (x notes) unstored(k []byte) bool {
 	return n != nil && n.Unstored
 }
 
-// noteNameless adds the unstored objects of this relist whose keys are not known.
-func (r *Relist) noteNameless(m *sourceMeta) {
-	if r.nameless > 0 {
-		m.Noted.Nameless += r.nameless
-		m.Noted.Why = r.unstored
-	} else if m.Noted.unstored() == 0 {
-		m.Noted.Why = ""
-	}
-}
-
-// sweepNotes deletes the noted objects that no page has shown. They are gone.
+// sweepNotes deletes the noted objects without a record that no page has shown. They are
+// gone.
 func (r *Relist) sweepNotes(resourceVersion string) error {
-	for !r.noNote || len(r.gone) > 0 {
-		if n, err := r.take(r.gone); err != nil {
-			r.gone = r.gone[n:]
-			return err
-		}
-		if r.gone = nil; r.noNote {
-			return nil
-		}
+	for !r.noNote {
 		var items []listedItem
 		var next []byte
 		err := r.s.db.h.view(func(tx *bolt.Tx) error {
 			items = nil
-			g, err := r.current(tx)
+			c, err := r.current(tx)
 			if err != nil {
 				return err
 			}
-			all, at, err := g.notes.page(r.noteAt, 1000, r.s.damaged)
+			all, at, err := c.notes.page(r.noteAt, 1000, r.s.damaged)
 			next = at
 			for _, n := range all {
-				it := listedItem{k: index.AppendKey(nil, n.Key), key: n.Key, size: len(n.Record)}
+				it := listedItem{k: index.AppendKey(nil, n.Key), key: n.Key}
 				if n.Record != nil {
 					if _, is, err := r.s.owner.ParseRecord(it.k, n.Record); err == nil {
 						it.uid = is.UID
 					}
 				}
 				it.c = r.unseen(it, resourceVersion)
-				if g.Items.Get(it.k) == nil && !r.hasSeen(it.k) {
+				if c.Items.Get(it.k) == nil && !r.hasSeen(it.k) {
 					items = append(items, it)
 				}
 			}
@@ -263,13 +247,16 @@ func (r *Relist) sweepNotes(resourceVersion string) error {
 		if err != nil {
 			return err
 		}
-		r.gone, r.noteAt, r.noNote = items, next, next == nil
+		r.noteAt, r.noNote = next, next == nil
+		if err := r.take(items, nil); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// notes verifies the notes of a generation.
-func (v *verifier) notes(g genTx) {
+// notes verifies the notes.
+func (v *verifier) notes(g contentsTx) {
 	is := noted{Nameless: v.m.Noted.Nameless, Why: v.m.Noted.Why}
 	_ = g.Notes().Each(func(_, b []byte) {
 		n, err := parseNote(b)
@@ -296,21 +283,16 @@ func (v *verifier) notes(g genTx) {
 	}
 }
 
-// notes copies the notes of a generation. If some cannot be read, any index may lack
+// notes copies the notes. If some cannot be read, any index may lack
 // objects.
-func (c *copier) notes(gen pages.Bucket) {
+func (c *copier) notes(ref pages.Bucket) {
 	before := c.errs.Len()
 	defer func() {
 		if c.errs.Len() > before {
 			c.do(0, func(_ sourceTx, a *applier) error { a.m.doubtIndices(); return nil })
 		}
 	}()
-	ref, err := c.from.Find(gen, layout.BucketNotes)
-	if err != nil {
-		c.note(err)
-		return
-	}
-	sealed := layout.SealNotes(c.with.from, c.id, c.was.Generation)
+	sealed := layout.SealNotes(c.with.from, c.id)
 	c.note(c.from.Each(ref, func(k, v []byte, _ *pages.Bucket) {
 		n, err := parseNote(sealed.Open(k, v))
 		if err != nil {
@@ -319,14 +301,14 @@ func (c *copier) notes(gen pages.Bucket) {
 		}
 		c.do(len(v), func(_ sourceTx, a *applier) error {
 			k := index.AppendKey(nil, n.Key)
-			if a.to.Items.Get(k) == nil { // the record could not be saved
+			if a.in.Items.Get(k) == nil { // the record could not be saved
 				n.Indices = nil
 			}
-			lost := a.to.notes.get(k)
+			lost := a.in.notes.get(k)
 			if lost != nil && !n.Unstored {
 				n.Unstored, n.Why = true, lost.Why
 			}
-			return a.to.notes.put(a.m, k, n, lost)
+			return a.in.notes.put(a.m, k, n, lost)
 		})
 	}))
 }

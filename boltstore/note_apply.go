@@ -23,8 +23,8 @@ func (c *Change) unstoredFor(why error) *Change {
 	return &Change{typ: cache.Updated, key: c.key, rv: c.rv, uid: c.uid, nameless: c.nameless, unstored: cmp.Or(short(why), "unknown")}
 }
 
-// noteUnstored notes an object that cannot be stored. A stage copies the previous
-// record, or keeps it in the note if it must not be served.
+// noteUnstored notes an object that cannot be stored. Its previous record stays, or is kept
+// in the note if it must not be served.
 func (a *applier) noteUnstored(c *Change, was keyState, before *note) error {
 	if c.nameless {
 		a.m.Noted.Nameless++
@@ -38,14 +38,13 @@ func (a *applier) noteUnstored(c *Change, was keyState, before *note) error {
 			n.RV, n.Why = before.RV, before.Why
 		}
 	}
-	switch {
-	case was.here:
-	case c.hide:
-		if n.Indices = nil; was.base != nil {
-			n.Record = bytes.Clone(plainRaw(a.s.owner, c.key, was.baseRaw))
-		}
-	case was.item != nil:
-		if err := a.carryOver(was.k); err != nil {
+	if c.hide {
+		n.Indices = nil
+	}
+	if c.hide && was.item != nil {
+		a.m.remark = true // no entry says that readers do not see it any more
+		n.Record = bytes.Clone(plainRaw(a.s.owner, c.key, was.raw))
+		if err := a.takeItem(c.key, was); err != nil {
 			return err
 		}
 	}
@@ -89,35 +88,26 @@ func (a *applier) keepsNote(c *Change, before *note) bool {
 	return !a.listed && c.rv != "" && versions.Newer(before.RV, c.rv)
 }
 
-// putNote stores the note of a key in the generation that is written. If n is nil, it
-// removes the note.
+// putNote stores the note of a key. If n is nil, it removes the note.
 func (a *applier) putNote(k []byte, n *note) error {
 	var old *note
-	if !a.m.Noted.none() {
-		old = a.to.notes.get(k)
+	if a.mayNote() {
+		old = a.in.notes.get(k)
 	}
-	return a.to.notes.put(a.m, k, n, old)
+	return a.in.notes.put(a.m, k, n, old)
 }
 
-// noteOf returns the note of a key from the generation that is written or, if it has
-// none, from the one to compare with.
+// mayNote says whether there may be notes. A degraded source's counts mean nothing.
+func (a *applier) mayNote() bool { return !a.m.Noted.none() || a.m.Degraded != "" }
+
+// noteOf returns the note of a key. A damaged note cannot be subtracted from the counts,
+// and does not say which indices lack the object. So the source becomes degraded and is
+// listed.
 func (a *applier) noteOf(k []byte) *note {
-	if !a.m.Noted.none() {
-		if n := a.noteAt(k); n != nil {
-			return n
-		}
+	if !a.mayNote() {
+		return nil
 	}
-	if a.noted {
-		return a.from.notes.get(k)
-	}
-	return nil
-}
-
-// noteAt returns the note of a key from the generation that is written. A damaged note
-// cannot be subtracted from the counts, and does not say which indices lack the object.
-// So the source becomes degraded and is listed.
-func (a *applier) noteAt(k []byte) *note {
-	n := a.to.notes.get(k)
+	n := a.in.notes.get(k)
 	if n != nil && n.damage != nil {
 		a.s.damaged(n.damage)
 		a.m.Degraded = n.damage.Error()

@@ -101,7 +101,7 @@ func TestSalvageOfNotedRecords(t *testing.T) {
 	}
 	err := db.h.update(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, s.id)
-		flipNoted(t, src.gen(s.metaNow().Generation).Items.Bucket, func(k, v []byte) bool {
+		flipNoted(t, src.contents().Items.Bucket, func(k, v []byte) bool {
 			key, _, err := s.owner.ParseRecord(k, v)
 			return err == nil && (key == "ns/a" || key == "ns/c")
 		})
@@ -134,7 +134,7 @@ func TestNewlyUnindexedInAList(t *testing.T) {
 	relistSome(t, s, "5", RelistOptions{}, objs)
 	// The note is lost, as by damage.
 	if err := s.updateMeta(func(src sourceTx, m *sourceMeta) error {
-		return src.gen(m.Generation).notes.put(m, index.AppendKey(nil, "ns/a"), nil, &note{Indices: []string{"odd"}})
+		return src.contents().notes.put(m, index.AppendKey(nil, "ns/a"), nil, &note{Indices: []string{"odd"}})
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func TestDamagedNote(t *testing.T) {
 			expectNoted(t, "at first", s, "ns/a at 6", "ns/b odd")
 			err := db.h.update(func(tx *bolt.Tx) error {
 				src, _ := db.h.source(tx, s.id)
-				notes := src.gen(s.metaNow().Generation).Notes()
+				notes := src.contents().Notes()
 				flipNoted(t, notes.Bucket, func(k, v []byte) bool {
 					n, err := parseNote(notes.Open(k, v))
 					return err == nil && n.Key == "ns/b"

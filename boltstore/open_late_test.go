@@ -48,7 +48,7 @@ func lateFile(t *testing.T, bucket ...[]byte) (path string, srv server) {
 		t.Fatal(err)
 	}
 	defer done()
-	b := bucketAt(t, f, append([][]byte{layout.BucketSources, []byte(configMaps.ID()), layout.BucketGen, layout.U64(1)}, bucket...)...)
+	b := bucketAt(t, f, append([][]byte{layout.BucketSources, []byte(configMaps.ID())}, bucket...)...)
 	ids := leavesOf(t, f, b)
 	one, other := ids[len(ids)/3], ids[2*len(ids)/3]
 	var was []byte
@@ -164,7 +164,7 @@ func TestReaderOfDamagedFirstPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	ids := leavesOf(t, f, bucketAt(t, f, layout.BucketSources, []byte(configMaps.ID()), layout.BucketGen, layout.U64(1), layout.BucketItems))
+	ids := leavesOf(t, f, bucketAt(t, f, layout.BucketSources, []byte(configMaps.ID()), layout.BucketItems))
 	var other []byte
 	rewritePage(t, path, f, ids[4], func(_ pages.Page, b []byte) { other = slices.Clone(b) })
 	rewritePage(t, path, f, ids[0], func(_ pages.Page, b []byte) { copy(b, other) })

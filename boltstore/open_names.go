@@ -13,7 +13,9 @@ import (
 )
 
 // partsOfSource are the buckets of a source.
-var partsOfSource = [][]byte{layout.BucketGen, layout.BucketJournal, layout.BucketPending}
+var partsOfSource = [][]byte{
+	layout.BucketItems, layout.BucketIndex, layout.BucketNotes, layout.BucketJournal, layout.BucketPending,
+}
 
 func isPart(name []byte) bool {
 	return slices.ContainsFunc(partsOfSource, func(b []byte) bool { return string(b) == string(name) })

@@ -25,8 +25,8 @@ func holdsData(path []string) bool {
 
 // holdsMuch says whether the bucket at path holds items or index entries.
 func holdsMuch(path []string) bool {
-	return up(path, 0) == string(layout.BucketItems) && up(path, 2) == string(layout.BucketGen) ||
-		up(path, 1) == string(layout.BucketIndex) && up(path, 3) == string(layout.BucketGen)
+	return up(path, 0) == string(layout.BucketItems) && up(path, 2) == string(layout.BucketSources) ||
+		up(path, 1) == string(layout.BucketIndex) && up(path, 3) == string(layout.BucketSources)
 }
 
 // up is the name of the bucket n levels above the one at path, "" if there is none.

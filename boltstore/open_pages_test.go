@@ -78,7 +78,7 @@ func misplaced(t *testing.T, db *DB, root func(top uint64) uint64) (repair func(
 	if err := db.h.view(func(tx *bolt.Tx) error {
 		sources := tx.Bucket(layout.BucketSources)
 		top = uint64(sources.RootPage())
-		items = uint64(sources.Bucket([]byte(configMaps.ID())).Bucket(layout.BucketGen).Bucket(layout.U64(1)).Bucket(layout.BucketItems).RootPage())
+		items = uint64(sources.Bucket([]byte(configMaps.ID())).Bucket(layout.BucketItems).RootPage())
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestCompactDataWithBuckets(t *testing.T) {
 	var items, top int
 	must(t, db.h.view(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, s.id)
-		items, top = int(src.gen(s.metaNow().Generation).Items.Bucket.RootPage()), int(tx.Cursor().Bucket().RootPage())
+		items, top = int(src.contents().Items.Bucket.RootPage()), int(tx.Cursor().Bucket().RootPage())
 		return nil
 	}))
 	f, err := os.OpenFile(db.path, os.O_RDWR, 0)

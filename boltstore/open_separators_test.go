@@ -41,7 +41,7 @@ func TestBranchKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	items := bucketAt(t, f, layout.BucketSources, []byte(configMaps.ID()), layout.BucketGen, layout.U64(1), layout.BucketItems)
+	items := bucketAt(t, f, layout.BucketSources, []byte(configMaps.ID()), layout.BucketItems)
 	rewritePage(t, path, f, items.Root, func(p pages.Page, b []byte) {
 		if p.Flags != pages.Branch {
 			t.Fatalf("%+v", p)
@@ -88,7 +88,7 @@ func TestBranchKeyBeyondPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	items := bucketAt(t, f, layout.BucketSources, []byte(configMaps.ID()), layout.BucketGen, layout.U64(1), layout.BucketItems)
+	items := bucketAt(t, f, layout.BucketSources, []byte(configMaps.ID()), layout.BucketItems)
 	rewritePage(t, path, f, items.Root, func(p pages.Page, b []byte) { b[pages.HeadSize+16*(p.Count/2)+3] ^= 0x80 })
 	db := openTest(t, path, Options{decrypt: true})
 	if len(db.AsidePaths()) != 1 {

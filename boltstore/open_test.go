@@ -153,7 +153,7 @@ func TestForeignBuckets(t *testing.T) {
 	}
 	err = b.Update(func(tx *bolt.Tx) error {
 		own, err := tx.CreateBucket([]byte("precious"))
-		for _, name := range [][]byte{layout.BucketGen, layout.BucketJournal} {
+		for _, name := range [][]byte{layout.BucketItems, layout.BucketJournal} {
 			if err == nil {
 				_, err = own.CreateBucket(name)
 			}
@@ -184,7 +184,7 @@ func TestLostRoot(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, err = layout.Tree{Root: lost}.CreateGen(1)
+		_, err = layout.Tree{Root: lost}.CreateContents()
 		return err
 	})
 	if err := errors.Join(err, b.Close()); err != nil {
@@ -262,7 +262,7 @@ func TestUncleanBoot(t *testing.T) {
 			h.BootID = "another boot"
 			if lost { // a page that never reached the disk
 				src, _ := db.h.source(tx, configMaps.ID())
-				if err := src.gen(1).Items.Delete([]byte("\x01ns/xxx")); err != nil {
+				if err := src.contents().Items.Delete([]byte("\x01ns/xxx")); err != nil {
 					return err
 				}
 			}

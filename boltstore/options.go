@@ -146,8 +146,8 @@ type Options struct {
 	// each with at least one change or record. Default 4 MiB.
 	maxCommitBytes int
 	// fillKeys is how many keys a commit adds at most to the set of a handler that was
-	// Reset, foldBlocks how many blocks of the journal it takes into the sets.
-	fillKeys, foldBlocks int
+	// Reset.
+	fillKeys int
 	// maxRelists is how many sources may relist at once. Default 8.
 	maxRelists int
 	// hotBytes is the budget of each source for decoded objects of its own. More than
@@ -191,7 +191,7 @@ func (o Options) withDefaults() Options {
 	o.FlushInterval = max(cmp.Or(o.FlushInterval, 5*time.Second), time.Millisecond)
 	o.bookmarkInterval = cmp.Or(o.bookmarkInterval, 10*time.Minute)
 	o.maxCommitBytes = max(cmp.Or(o.maxCommitBytes, 4<<20), 1)
-	o.fillKeys, o.foldBlocks = max(cmp.Or(o.fillKeys, fillKeys), 1), max(cmp.Or(o.foldBlocks, foldBlocks), 1)
+	o.fillKeys = max(cmp.Or(o.fillKeys, fillKeys), 1)
 	o.JournalBytes = cmp.Or(o.JournalBytes, 16<<20)
 	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)
 	o.maxRelists = max(cmp.Or(o.maxRelists, 8), 1)

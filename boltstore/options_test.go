@@ -45,7 +45,7 @@ func TestAnyOptionValues(t *testing.T) {
 	}
 	for _, n := range []int64{-1, 1, math.MinInt64, math.MaxInt64} {
 		cases[fmt.Sprint("maxCommitBytes ", n)] = Options{maxCommitBytes: int(n)}
-		cases[fmt.Sprint("fillKeys ", n)] = Options{fillKeys: int(n), foldBlocks: int(n)}
+		cases[fmt.Sprint("fillKeys ", n)] = Options{fillKeys: int(n)}
 		cases[fmt.Sprint("JournalBytes ", n)] = Options{JournalBytes: n}
 		cases[fmt.Sprint("maxRelists ", n)] = Options{maxRelists: int(n)}
 		cases[fmt.Sprint("hotBytes ", n)] = Options{hotBytes: n}

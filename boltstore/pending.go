@@ -36,8 +36,7 @@ type HandlerChange struct {
 	// Reset says that the handler must be told a Reset before anything else. What it has in
 	// hand is void.
 	Reset bool
-	// Readable: a list has ended, or the changes of a large one have become pending. Keys that
-	// gave ErrNotYet are worth another Read.
+	// Readable: a list has ended. Keys that gave ErrNotYet are worth another Read.
 	Readable bool
 	// Keys have become pending, or have changed while they were.
 	Keys []PendingKey
@@ -148,7 +147,7 @@ func (h *Handler) Acknowledge(key string, r Receipt) {
 func (h *Handler) Behind() bool {
 	m := h.s.metaNow()
 	hm := m.Handlers[h.name]
-	return hm.Owed || hm.Filling || m.Folded < m.Seq
+	return hm.Owed || hm.Filling
 }
 
 // Length is how many keys are pending as of the last commit, with those that are still to be
@@ -312,9 +311,6 @@ func (s *Store) handlersOwe() bool {
 	m := s.metaNow()
 	if len(m.Handlers) == 0 {
 		return false
-	}
-	if m.Folded < m.Seq {
-		return true
 	}
 	for _, h := range s.claimedHandlers() {
 		hm := m.Handlers[h.name]

@@ -9,14 +9,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
-const (
-	// foldBlocks is how many blocks of the journal a commit takes into the sets at most, if
-	// a large list has left them: more than a commit of changes writes, and too few to
-	// stall one.
-	foldBlocks = 8
-	// fillKeys is how many keys a commit adds at most to the set of a handler that was Reset.
-	fillKeys = 4000
-)
+// fillKeys is how many keys a commit adds at most to the set of a handler that was Reset.
+const fillKeys = 4000
 
 // pendingWrite is what one transaction does to the sets of a source's handlers.
 type pendingWrite struct {
@@ -35,7 +29,6 @@ func (s *Store) writePending(
 ) (visible func(), err error) {
 	claimed := s.claimedHandlers()
 	if len(m.Handlers)+len(claimed) == 0 {
-		m.Folded = m.Seq
 		return nil, nil
 	}
 	w := &pendingWrite{s: s, t: t, m: m, now: s.db.opts.Clock.Now().UnixNano(), sets: map[string]*pendingSet{}}
@@ -58,13 +51,11 @@ func (s *Store) writePending(
 			return nil, err
 		}
 	}
-	wasBehind := m.Folded < before
-	if err := w.changes(before, changes); err != nil {
+	if err := w.take(before+1, changes); err != nil {
 		return nil, err
 	}
-	readable := wasBehind && m.Folded == m.Seq
 	for _, h := range claimed {
-		if hm := w.meta(h.name); hm.Filling && m.listed() && m.Folded == m.Seq {
+		if hm := w.meta(h.name); hm.Filling && m.listed() {
 			if err := w.with(h.name, w.fill); err != nil {
 				return nil, err
 			}
@@ -78,7 +69,7 @@ func (s *Store) writePending(
 	}
 	return func() {
 		for _, h := range s.claimedHandlers() { // also those that were registered meanwhile
-			c := HandlerChange{Readable: readable}
+			c := HandlerChange{}
 			if set := w.sets[h.name]; set != nil {
 				c.Keys = set.toldKeys()
 			}
@@ -149,58 +140,6 @@ func (s *Store) logRestart(name string, damage error) {
 		"source", s.source.String(), "handler", name)
 }
 
-// changes takes changes in: those of the transaction, or first what a large list has left in
-// the journal.
-func (w *pendingWrite) changes(before uint64, changes []format.Draft) error {
-	if w.m.Folded == before {
-		w.m.Folded = w.m.Seq
-		return w.take(before+1, changes)
-	}
-	j := w.t.Journal()
-	for range w.s.db.opts.foldBlocks {
-		next := w.m.Folded + 1
-		if next > w.m.Seq {
-			return nil
-		}
-		var first uint64
-		var block []byte
-		var drafts []format.Draft
-		err := fmt.Errorf("%w: the journal is missing", ErrDamaged)
-		if j != nil {
-			first, block, err = w.t.seekBlock(j, next)
-		}
-		if err == nil && (block == nil || first > next) {
-			err = fmt.Errorf("%w: journal entry %d is missing", ErrDamaged, next)
-		}
-		if err == nil {
-			drafts, err = w.t.unpackBlock(first, block)
-		}
-		if errors.Is(err, ErrDamaged) {
-			return w.restartAll(err)
-		}
-		if err != nil {
-			return err
-		}
-		last := first + uint64(len(drafts)) - 1
-		if err := w.take(next, drafts[next-first:]); err != nil {
-			return err
-		}
-		w.m.Folded = last
-	}
-	return nil
-}
-
-// restartAll makes all handlers begin with a Reset.
-func (w *pendingWrite) restartAll(damage error) error {
-	w.m.Folded = w.m.Seq
-	for name := range w.m.Handlers {
-		if err := w.restart(name, damage); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // take adds changes to the sets. The first one has that seq.
 func (w *pendingWrite) take(first uint64, changes []format.Draft) error {
 	if len(changes) == 0 {
@@ -234,11 +173,11 @@ func (set *pendingSet) filled(key string) bool {
 }
 
 // fill adds some of the keys of all objects after a Reset. The caller waits for the first
-// list, and until the changes of a large one are in the sets.
+// list.
 func (w *pendingWrite) fill(set *pendingSet) error {
 	var keys []string
 	n := 0
-	g := w.t.gen(w.m.Generation)
+	g := w.t.contents()
 	if g.Items == nil {
 		return nil // the next list brings the objects
 	}
@@ -331,7 +270,3 @@ func (o Options) handlerSeen() time.Duration {
 // handlerLate is how much later than noted a handler may have been registered. The note is
 // rounded down. The next one waits for a commit, before which the program may be killed.
 func (o Options) handlerLate() time.Duration { return 3 * o.handlerSeen() }
-
-// passed is the seq up to which nobody needs entries: plain handlers have been told them,
-// and the sets of durable ones contain them.
-func (m *sourceMeta) passed() uint64 { return min(m.Told, m.Folded) }

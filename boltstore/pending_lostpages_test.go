@@ -148,6 +148,6 @@ func dropObjects(t *testing.T, db *DB) {
 		if !ok {
 			return ErrNoSource
 		}
-		return layout.Drop(src.Root, layout.BucketGen)
+		return layout.Drop(src.Root, layout.BucketItems)
 	}, nil))
 }

@@ -47,7 +47,7 @@ func (h *Handler) Read(key string) (p Pending, ok bool, err error) {
 	h.mu.Unlock()
 	var pk *pendingKey
 	var now *Entry
-	err = h.s.read(func(m *sourceMeta, t sourceTx, g genTx) error {
+	err = h.s.read(func(m *sourceMeta, t sourceTx, g contentsTx) error {
 		pk, now = nil, nil
 		hm := m.Handlers[h.name]
 		raw := t.pending(h.name).Get(index.AppendKey(nil, key))
@@ -62,7 +62,7 @@ func (h *Handler) Read(key string) (p Pending, ok bool, err error) {
 			pk = nil
 			return nil
 		}
-		if g.Items == nil || !m.listed() || m.Folded < m.Seq {
+		if g.Items == nil || !m.listed() {
 			return ErrNotYet
 		}
 		p.Receipt = Receipt{seq: pk.Seq, reset: hm.Reset}
@@ -90,7 +90,7 @@ func (h *Handler) Read(key string) (p Pending, ok bool, err error) {
 }
 
 // entryShown is the object that the server showed last, as an entry; nil if there is none.
-func entryShown(s *Store, g genTx, key string, seq uint64) (*Entry, error) {
+func entryShown(s *Store, g contentsTx, key string, seq uint64) (*Entry, error) {
 	k := index.AppendKey(nil, key)
 	v := g.Items.Get(k)
 	if v == nil {
@@ -167,8 +167,8 @@ type HandlerState struct {
 	// Deleted counts the deletes kept with the keys, Bytes is the size of the whole.
 	Deleted uint64 `json:"deleted"`
 	Bytes   uint64 `json:"bytes"`
-	// Behind says that keys are still to be added to the pending ones: those of all objects
-	// after a Reset, or those that a large list has changed.
+	// Behind says that keys of all objects are still to be added to the pending ones, after a
+	// Reset.
 	Behind bool `json:"behind,omitempty"`
 	// Reset says that the handler must be told a Reset before anything else.
 	Reset bool `json:"reset,omitempty"`
@@ -192,7 +192,7 @@ func (t sourceTx) handlerStates(m *sourceMeta, d *device) (all []HandlerState, e
 	for _, name := range slices.Sorted(maps.Keys(m.Handlers)) {
 		hm := m.Handlers[name]
 		st := HandlerState{Name: name, Seen: time.Unix(0, hm.Seen), Pending: hm.length(m),
-			Behind: hm.Owed || hm.Filling || m.Folded < m.Seq, Reset: hm.Owed}
+			Behind: hm.Owed || hm.Filling, Reset: hm.Owed}
 		if age, ok := d.age(hm.Seen, hm.SeenBy); ok {
 			st.SeenAge = &age
 		}
@@ -218,9 +218,6 @@ func (t sourceTx) handlerStates(m *sourceMeta, d *device) (all []HandlerState, e
 
 // handlers verifies the pending keys of durable handlers.
 func (v *verifier) handlers(src sourceTx) {
-	if v.m.Folded > v.m.Seq {
-		v.problem("the sets of pending keys contain entries up to %d, above the last one, %d", v.m.Folded, v.m.Seq)
-	}
 	for name, hm := range v.m.Handlers {
 		if err := src.verifyPending(name, hm); err != nil {
 			v.problem("handler %q: %v", name, err)

@@ -30,11 +30,11 @@ func TestHandlerOfLostRecords(t *testing.T) {
 		db := openTest(t, path, o)
 		return lives{db, claimTest(t, db, Claim{Indexers: indexers})}
 	}
-	write := func(t *testing.T, l lives, fn func(g genTx) error) {
+	write := func(t *testing.T, l lives, fn func(src sourceTx) error) {
 		t.Helper()
 		must(t, l.db.h.update(func(tx *bolt.Tx) error {
 			src, _ := l.db.h.source(tx, configMaps.ID())
-			return fn(src.gen(l.s.metaNow().Generation))
+			return fn(src)
 		}, nil))
 	}
 	o := Options{Window: time.Nanosecond}
@@ -47,7 +47,7 @@ func TestHandlerOfLostRecords(t *testing.T) {
 			func(t *testing.T, l lives) lives { return reopen(t, l.db.path, o) }, false},
 		"an index": {
 			func(t *testing.T, l lives) lives {
-				write(t, l, func(g genTx) error { return g.Bucket.DeleteBucket(layout.BucketIndex) })
+				write(t, l, func(src sourceTx) error { return src.Root.DeleteBucket(layout.BucketIndex) })
 				l.db.healing().heal(errTripped, l.db.h.now.Load())
 				return l
 			}, nil, false},
@@ -71,16 +71,14 @@ func TestHandlerOfLostRecords(t *testing.T) {
 			must(t, err)
 			must(t, b.Update(func(tx *bolt.Tx) error {
 				src, _ := l.db.h.source(tx, configMaps.ID())
-				m, err := src.meta()
-				must(t, err)
-				return src.gen(m.Generation).Items.Delete(index.AppendKey(nil, "ns/cm007"))
+				return src.contents().Items.Delete(index.AppendKey(nil, "ns/cm007"))
 			}))
 			must(t, b.Close())
 			return reopen(t, l.db.path, Options{Window: time.Nanosecond, Keyset: ks})
 		}, true},
 		"a write that did not reach the disk": {
 			func(t *testing.T, l lives) lives {
-				write(t, l, func(g genTx) error { return g.Items.Delete(index.AppendKey(nil, "ns/cm007")) })
+				write(t, l, func(src sourceTx) error { return src.contents().Items.Delete(index.AppendKey(nil, "ns/cm007")) })
 				if _, err := l.s.ListErr(); !errors.Is(err, ErrDamaged) {
 					t.Fatal(err)
 				}
@@ -88,7 +86,7 @@ func TestHandlerOfLostRecords(t *testing.T) {
 			},
 			func(t *testing.T, l lives) lives {
 				l = reopen(t, l.db.path, o)
-				write(t, l, func(g genTx) error { return g.Items.Delete(index.AppendKey(nil, "ns/cm007")) })
+				write(t, l, func(src sourceTx) error { return src.contents().Items.Delete(index.AppendKey(nil, "ns/cm007")) })
 				if _, err := l.s.ListErr(); !errors.Is(err, ErrDamaged) {
 					t.Fatal(err)
 				}
@@ -96,7 +94,9 @@ func TestHandlerOfLostRecords(t *testing.T) {
 			}, true},
 		"a record that is in its place": {
 			func(t *testing.T, l lives) lives {
-				write(t, l, func(g genTx) error { return g.Items.Put(index.AppendKey(nil, "ns/cm007"), []byte("no record")) })
+				write(t, l, func(src sourceTx) error {
+					return src.contents().Items.Put(index.AppendKey(nil, "ns/cm007"), []byte("no record"))
+				})
 				if _, err := l.s.ListErr(); !errors.Is(err, ErrDamaged) {
 					t.Fatal(err)
 				}
@@ -191,7 +191,7 @@ func TestHandlerOfUnmetDamage(t *testing.T) {
 					srv.set(configMap("ns", "one", 501, nil))
 					must(t, db.h.update(func(tx *bolt.Tx) error {
 						src, _ := db.h.source(tx, configMaps.ID())
-						items := src.gen(s.metaNow().Generation).Items
+						items := src.contents().Items
 						k := index.AppendKey(nil, "ns/cm007")
 						at, _ := items.Cursor().Seek(nil)
 						for c := items.Cursor(); ; {

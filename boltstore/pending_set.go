@@ -290,7 +290,6 @@ func (t sourceTx) restartHandlers(m *sourceMeta) error {
 		}
 		m.Handlers[name] = hm
 	}
-	m.Folded = m.Seq
 	return nil
 }
 

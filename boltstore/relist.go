@@ -34,9 +34,9 @@ type RelistOptions struct {
 	ClusterUID, Server string
 	// Transform is applied to each object before it is compared and stored.
 	Transform func(runtime.Object) (runtime.Object, error)
-	// TakeUp goes on with the pages of an interrupted first list, see [Relist.PageTo].
-	// They must be sound and of the same Go type, transform and cluster. Otherwise, and
-	// without TakeUp, they are removed. [Relist.TakenUp] says what happened.
+	// TakeUp goes on with an interrupted first list, see [Relist.PageTo]. It must be sound
+	// and of the same Go type, transform and cluster. Otherwise, and without TakeUp, what it
+	// has stored is removed. [Relist.TakenUp] says what happened.
 	TakeUp bool
 	// OnError is called for each object that cannot be transformed or stored, with the
 	// reason. The file keeps its earlier state of the object. OnError must not be nil.
@@ -45,61 +45,61 @@ type RelistOptions struct {
 }
 
 // Relist brings the file in line with a full list of the server's. Page takes the
-// list's pages, in any order. Commit makes the result visible at once, with the list's
-// resourceVersion. Only differences are written and journaled. An object that no page
-// has shown is deleted.
+// list's pages, in any order. Commit ends it, with the list's resourceVersion. Only
+// differences are written and journaled. An object that no page has shown is deleted.
 //
 // Up to maxCommitBytes of differences are kept in memory and committed in one
-// transaction. More are staged in a new generation, to which the last transaction
-// switches. The first list of a source is always staged, and not journaled. Besides the
-// differences a relist needs some 20 bytes of memory for each object.
+// transaction. More are committed as they come, deletes last. Readers may then see some
+// objects as of the list and others of before, but none that steps back within a timeline.
+// A source's first list is not journaled, and hidden until it ends; so are objects of
+// another Go type or transform. Besides the differences a relist needs some 20 bytes of
+// memory for each object.
 //
-// While a relist is under way, the source's producer hands over nothing. A
-// crash leaves the contents as they were before.
+// While a relist is under way, the source's producer hands over nothing. What a relist that
+// does not end has committed stays, under the old resourceVersion.
 //
-// It is one type because all of it is the state of one relist, which one goroutine
-// drives: pages (relist.go, relist_compare.go), the stage (relist_stage.go) and the end
-// (relist_commit.go).
+// One goroutine drives it: pages (relist.go, relist_compare.go), commits (relist_commit.go)
+// and what these write (relist_apply.go).
 type Relist struct {
-	s     *Claimed
-	o     RelistOptions
-	first bool                  // the source had not been listed
-	all   bool                  // store every object again: type or transform have changed
-	lost  bool                  // damage has removed records, and it is unknown of which objects
-	hurt  bool                  // the relist began with known damage
-	met   atomic.Pointer[error] // damage that was met since
-	by    listing.Server
-	known listing.Server // the server that had answered when the relist began
+	s      *Claimed
+	o      RelistOptions
+	first  bool                  // no list of the source has ended
+	all    bool                  // store every object again: type or transform have changed
+	lost   bool                  // damage has removed records, and it is unknown of which objects
+	hurt   bool                  // the relist began with known damage
+	damage string                // why, if hurt
+	met    atomic.Pointer[error] // damage that was met since
+	by     listing.Server
+	known  listing.Server // the server that had answered when the relist began
 	// content: equal versions need not mean equal content, so that is compared.
 	// BeginRelist says when.
 	content bool
 
-	file  uint64 // DB.replaced when the relist began
-	epoch uint64 // of the contents when the relist began
+	file    uint64    // DB.replaced when the relist began
+	epoch   uint64    // of the contents when the relist began
+	indices *indexSet // when it began
 
 	seed maphash.Seed
 	seen map[uint64]struct{} // hashes of the item keys that pages have shown
 	// refused has hashes of UIDs, see refuse.
 	refused map[uint64]struct{}
 
-	changes []*Change // differences, before they are staged
-	bytes   int
-	stage   *stage
+	items   []listedItem // differences that are not committed yet
+	bytes   int          // of items
+	spilled bool         // some differences are committed, the others follow as they come
+	began   bool         // something is committed
+	last    *work        // the last batch; nil until Commit has found all differences
 
-	swept   []byte // place from which Commit still has to look for objects that are gone
-	tailed  bool   // swept has reached the end
-	noteAt  []byte // place up to which Commit has looked through the notes
-	noNote  bool
-	gone    []listedItem // found in the notes and not yet taken
-	landed  bool         // readers see the result
-	done    bool
-	failed  error // why the relist cannot go on
-	entries []*Entry
-	pending func() // see writePending
+	swept  []byte // place from which Commit still has to look for objects that are gone
+	tailed bool   // swept has reached the end
+	noteAt []byte // place up to which Commit has looked through the notes
+	noNote bool
+	done   bool
 
+	at       *listing.Progress // how far a first list has come
 	taken    *listing.Progress // of the earlier relist that this one goes on with
 	unstored string            // why the last unstored object could not be stored
-	nameless uint64            // unstored objects whose keys are not known
+	nameless uint64            // unstored objects whose keys are not known and that no commit has counted
 
 	unversioned bool   // an object has no version
 	newest      string // version of the last page, see NewestPage
@@ -113,9 +113,8 @@ type Relist struct {
 // listedItem is one key of a relist.
 type listedItem struct {
 	k     []byte
-	at    []byte // its place in the file, set by scan
 	key   string
-	c     *Change // nil: copy the record as it is
+	c     *Change // nil: the record stays as it is
 	err   error   // why it cannot be stored
 	again bool    // an earlier page has shown it, too
 	noted bool    // the file has a note that it is unstored
@@ -123,20 +122,10 @@ type listedItem struct {
 	uid   string  // of the object that the server showed last, set by scan
 }
 
-func (it listedItem) bytes() int {
-	if it.c == nil {
-		return it.size
-	}
-	return it.c.Size() + it.size
-}
+func (it listedItem) bytes() int { return it.c.Size() + it.size }
 
 // unpacked is about bytes, with the change's payload before packing.
-func (it listedItem) unpacked() int {
-	if it.c == nil {
-		return it.size
-	}
-	return it.bytes() + max(it.c.size-len(it.c.payload), 0)
-}
+func (it listedItem) unpacked() int { return it.bytes() + max(it.c.size-len(it.c.payload), 0) }
 
 // BeginRelist starts a relist. The caller ends it with Commit or Abort.
 func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
@@ -146,21 +135,28 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 		}
 	}
 	m := s.metaNow()
-	r := &Relist{s: s, o: o, first: m.Generation == 0, all: s.Outdated() != "", known: m.server(),
-		file: s.db.replaced.Load(), epoch: m.Epoch, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
-	r.hurt = s.Err() != nil
-	r.content = o.NewTimeline || o.Content || r.hurt || m.Local || o.ServedForm != "" && o.ServedForm != m.ServedForm
-	var err error
-	if !r.first && r.hurt {
-		r.lost, err = s.lacksRecords()
+	r := &Relist{s: s, o: o, first: m.Contents != contentsWhole, all: s.Outdated() != "", known: m.server(),
+		file: s.db.replaced.Load(), epoch: m.Epoch, indices: s.indexing().indexSet(),
+		seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+	if err := s.Err(); err != nil {
+		r.hurt, r.damage = true, err.Error()
 	}
-	if err == nil && r.first && o.TakeUp && !r.hurt {
-		err = r.takeUp()
+	anotherForm := o.ServedForm != "" && o.ServedForm != m.ServedForm
+	r.content = o.NewTimeline || o.Content || r.hurt || m.Local || anotherForm
+	goesOn := o.TakeUp && m.Progress != nil
+	if r.hurt || goesOn {
+		lacks, err := s.lacksRecords()
+		if err != nil {
+			return nil, err
+		}
+		if r.lost = lacks && !r.first; lacks && !r.hurt {
+			r.hurt, r.damage = true, "records are missing"
+		}
 	}
-	if err == nil && r.stage == nil && (r.first || r.all || r.hurt) {
-		err = r.toStage()
+	if goesOn {
+		r.takeUp(m)
 	}
-	return r, err
+	return r, nil
 }
 
 // ServedForm returns the form that the last relist committed, see RelistOptions.ServedForm.
@@ -181,7 +177,10 @@ func (r *Relist) hasSeen(k []byte) bool {
 }
 
 // Page takes a page of objects. After an error the caller must abort the relist.
-func (r *Relist) Page(objs []runtime.Object) error {
+func (r *Relist) Page(objs []runtime.Object) error { return r.page(objs, nil) }
+
+// page is Page. With it the list has come to at; nil means that this is not to be noted.
+func (r *Relist) page(objs []runtime.Object, at *listing.Progress) error {
 	items := r.identify(objs)
 	if err := r.compare(items); err != nil {
 		return err
@@ -200,8 +199,7 @@ func (r *Relist) Page(objs []runtime.Object) error {
 			}
 		}
 	}
-	_, err := r.take(items)
-	return err
+	return r.take(items, at)
 }
 
 // identify transforms the objects and finds their keys. The items are in the file's
@@ -276,38 +274,34 @@ func (r *Relist) encode(items []listedItem) {
 // stay in memory. Handlers decode the rest again.
 const keepDecoded = 512 << 10
 
-// take keeps items in memory, or stages them. It returns how many it has taken.
-func (r *Relist) take(items []listedItem) (int, error) {
-	if r.failed != nil {
-		return 0, r.failed
-	}
+// take keeps differences in memory. It commits them if they are too many, and with each
+// page of a first list but the last.
+func (r *Relist) take(items []listedItem, at *listing.Progress) error {
 	for _, it := range items {
 		if it.c == nil {
 			continue
 		}
-		if r.stage != nil || r.bytes > keepDecoded {
+		if r.spilled || r.bytes > keepDecoded {
 			it.c.obj = nil
 		}
-		if r.stage == nil {
-			r.changes = append(r.changes, it.c)
-			r.bytes += it.bytes()
-		}
+		r.items = append(r.items, it)
+		r.bytes += it.bytes()
 	}
-	if r.stage != nil {
-		return r.stageItems(items)
+	switch {
+	case at != nil && at.Continue != "":
+		return r.flush(at)
+	case r.spilled || r.bytes > r.s.db.opts.maxCommitBytes:
+		return r.flush(nil)
 	}
-	if r.bytes > r.s.db.opts.maxCommitBytes {
-		r.failed = r.toStage()
-	}
-	return len(items), r.failed
+	return nil
 }
 
 // Compared reports whether the list compares each object's content with the file's, or
 // stores every object. Otherwise an object of the same version counts as unchanged.
 func (r *Relist) Compared() bool { return r.first || r.all || r.content }
 
-// NewestPage states the version of the last page, before Commit. It may be later than the
-// list's, which is the first page's.
+// NewestPage states the version of the last page, before the page or Commit. It may be later
+// than the list's, which is the first page's. PageTo states it, too.
 func (r *Relist) NewestPage(rv string) { r.newest = rv }
 
 // First reports whether this is the source's first list. A first list is not journaled.

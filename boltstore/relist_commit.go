@@ -10,65 +10,97 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
-	"github.com/kubewake/kubewake/internal/versions"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
-// sweep deletes the objects that no page has shown, as of the list's version.
+// spillBytes bounds the unpacked records of a transaction of a relist that has more than
+// one. bbolt has three to four times as much in memory until it ends.
+const spillBytes = 1 << 20
+
+// flush commits the differences at hand, in as many transactions as their size needs. The
+// last one notes that a first list has come to at, if that is not nil.
+func (r *Relist) flush(at *listing.Progress) error {
+	for len(r.items) > 0 || at != nil {
+		n := r.fit()
+		l := &listBatch{r: r, unstored: r.nameless}
+		if n == len(r.items) {
+			l.at, at = at, nil
+		}
+		if err := r.s.db.commit.commit(r.work(n, l)); err != nil {
+			return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+		}
+		r.items, r.nameless, r.spilled = r.items[n:], 0, true
+	}
+	r.items, r.bytes = nil, 0
+	return nil
+}
+
+// fit is how many of the items a transaction has room for.
+func (r *Relist) fit() (n int) {
+	for room := min(r.s.db.opts.maxCommitBytes, spillBytes); room > 0 && n < len(r.items); n++ {
+		room -= r.items[n].unpacked()
+	}
+	return n
+}
+
+// work is a batch of the first n items.
+func (r *Relist) work(n int, l *listBatch) *work {
+	b := &Batch{list: l}
+	for _, it := range r.items[:n] {
+		b.Changes = append(b.Changes, it.c)
+	}
+	return &work{s: r.s.Store, b: b}
+}
+
+// sweep deletes the objects that no page has shown, as of the list's version. A first list
+// has stored nothing else, or goes on with an interrupted one and leaves them to the watch.
 func (r *Relist) sweep(resourceVersion string) error {
+	if r.first {
+		return nil
+	}
 	for !r.tailed {
-		items, next, err := r.scan(r.swept, func(k []byte) bool { return !r.hasSeen(k) })
+		items, next, err := r.scan(r.swept)
 		if err != nil {
 			return err
 		}
 		for i, it := range items {
-			items[i].c = r.unseen(it, resourceVersion)
-		}
-		n, err := r.take(items)
-		for _, it := range items[:n] {
-			if it.c.typ == cache.Deleted {
+			if items[i].c = r.unseen(it, resourceVersion); items[i].c.typ == cache.Deleted {
 				r.Deleted++
 			}
 		}
-		if err != nil {
-			if n < len(items) {
-				r.swept = items[n].at
-			} else {
-				r.swept, r.tailed = next, next == nil
-			}
+		r.swept, r.tailed = next, next == nil
+		if err := r.take(items, nil); err != nil {
 			return err
 		}
-		r.swept, r.tailed = next, next == nil
 	}
 	return r.sweepNotes(resourceVersion)
 }
 
-// scan looks at up to 1,000 keys of the generation from the place from on; nil is the
-// start. It returns those that want accepts, and the place of the next key, nil at the
-// end.
-func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []listedItem, next []byte, err error) {
+// scan looks at up to 1,000 keys from the place from on; nil is the start. It returns those
+// that no page has shown, and the place of the next key, nil at the end.
+func (r *Relist) scan(from []byte) (items []listedItem, next []byte, err error) {
 	const most = 1000
 	err = r.s.db.h.view(func(tx *bolt.Tx) error {
 		items, next = nil, nil
-		g, err := r.current(tx)
-		if err != nil || g.Items == nil {
+		c, err := r.current(tx)
+		if err != nil || c.Items == nil {
 			return err
 		}
 		n := 0
-		next, err = layout.Page(g.Items.Cursor(), from, func(k []byte, v layout.Raw) bool {
+		next, err = layout.Page(c.Items.Cursor(), from, func(k []byte, v layout.Raw) bool {
 			if n == most {
 				return false
 			}
 			n++
-			if want(k) {
-				it := listedItem{k: bytes.Clone(k), size: len(v.Stored)}
-				key, is, err := r.s.owner.ParseRecord(k, v.Open())
-				if err == nil {
-					it.key, it.uid = key, is.UID // "" if it is damaged
-				} else {
-					r.meet(err)
-				}
-				items = append(items, it)
+			if r.hasSeen(k) {
+				return true
 			}
+			key, is, err := r.s.owner.ParseRecord(k, v.Open())
+			if err != nil { // the relist knows, or ends: recount removes it
+				r.meet(err)
+				return true
+			}
+			items = append(items, listedItem{k: bytes.Clone(k), key: key, uid: is.UID, size: len(v.Stored)})
 			return true
 		})
 		return err
@@ -76,99 +108,31 @@ func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []listedItem
 	return items, next, err
 }
 
-// Commit makes the list visible, as of resourceVersion, which the server confirmed at the
-// given time. It returns the entries for handlers, in order. If the relist was staged,
-// Commit returns nil: the entries are only in the journal, above the seq before Commit.
-// After an error other than ErrReplaced or ErrAbandoned, Commit may be called again.
+// Commit ends the relist, as of resourceVersion, which the server confirmed at the given
+// time. It returns the entries for handlers, in order. If not all were committed at once,
+// Commit returns nil: the entries are only in the journal. After an error other than
+// ErrReplaced or ErrAbandoned, Commit may be called again.
 func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, error) {
-	err := r.commit(resourceVersion, confirmed)
-	if err != nil {
+	if err := r.commit(resourceVersion, confirmed); err != nil {
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
 	r.done = true
 	r.written()
-	return r.entries, nil
+	return r.last.entries, nil
 }
 
 func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
-	if r.failed != nil {
-		return fmt.Errorf("%w: %w", ErrAbandoned, r.failed)
-	}
-	if err := r.sweep(resourceVersion); err != nil {
-		return err
-	}
-	if err := r.allThere(); err != nil {
-		return err
-	}
-	r.s.indexLock.Lock() // no index is added before the result is visible
-	defer r.s.indexLock.Unlock()
-	r.s.addLock.Lock()
-	defer r.s.addLock.Unlock()
-	if err := r.index(); err != nil {
-		return err
-	}
-	var m *sourceMeta
-	write := func(tx *bolt.Tx) error {
-		src, err := r.source(tx)
-		if err != nil {
+	if r.last == nil {
+		if err := r.sweep(resourceVersion); err != nil {
 			return err
 		}
-		if r.landed {
-			m = r.s.metaNow()
-			return src.putMeta(m)
-		}
-		if m, err = r.finish(src); err != nil {
+		if err := r.allThere(); err != nil {
 			return err
 		}
-		r.stamp(m, resourceVersion, confirmed)
-		return src.putMeta(m)
+		end := &listEnd{resourceVersion, confirmed}
+		r.last = r.work(len(r.items), &listBatch{r: r, unstored: r.nameless, end: end})
 	}
-	visible := func() {
-		r.landed = true
-		r.s.setMeta(m)
-		r.s.db.warnLacksFields(m)
-		if r.stage != nil {
-			r.s.forgetDamage()
-			r.s.indexing().buildMissing()
-		}
-		if r.pending != nil {
-			r.pending()
-		}
-		r.s.stirHandlers()
-	}
-	return r.s.wrote(r.s.db.withRoom(func() error { return r.s.db.h.update(write, visible) }))
-}
-
-// stamp notes in meta that the source was listed, and how: as of resourceVersion, in which
-// form, by which server.
-func (r *Relist) stamp(m *sourceMeta, resourceVersion string, confirmed time.Time) {
-	r.listedAt(m, resourceVersion)
-	live := r.s.metaNow()
-	m.markList(live, resourceVersion, r.first || r.all || r.o.NewTimeline || m.remark || live.Local,
-		r.s.db.opts.Clock.Now().UnixNano())
-	m.ResourceVersion, m.ServedForm = resourceVersion, r.o.ServedForm
-	if m.NewestPage = ""; versions.Newer(r.newest, resourceVersion) {
-		m.NewestPage = r.newest
-	}
-	m.confirm(r.s.db.device, confirmed)
-	r.s.compared.Store(nil)
-	m.Compared, m.ComparedBy = r.s.db.device.at(r.s.db.opts.Clock.Now())
-	if m.Differed = 0; r.o.Audit && !r.first {
-		m.Differed = uint64(r.missed + r.Deleted)
-	}
-	switch {
-	case r.all && !r.first:
-		m.Formed, m.Reformed = live.Seq+1, m.Seq+1
-	case m.Reformed > 0 && live.Noted.unstored() > 0: // notes have objects of another form
-		m.Reformed = m.Seq + 1
-	}
-	m.TypeHash, m.Transform = r.s.typeHash, r.s.transformVersion()
-	r.s.setKind(m)
-	if r.o.NewTimeline {
-		m.Timeline++
-	}
-	m.Restored = m.Restored && !r.first && !r.o.NewTimeline
-	r.noteServer(m)
+	return r.s.db.commit.commit(r.last)
 }
 
 // allThere returns ErrAbandoned if there is damage that the relist does not know of.
@@ -177,7 +141,7 @@ func (r *Relist) allThere() error {
 		return r.metDamage()
 	}
 	err := r.s.view(func(m *sourceMeta, t sourceTx) error {
-		n, err := t.gen(m.Generation).Items.Count()
+		n, err := t.contents().Items.Count()
 		if err == nil && n != m.Items.Count {
 			err = fmt.Errorf("%w: the file has %d records, not %d", ErrDamaged, n, m.Items.Count)
 		}
@@ -209,61 +173,18 @@ func (r *Relist) metDamage() error {
 	return nil
 }
 
-// index adds the values of indices that were added since the changes were prepared.
-func (r *Relist) index() error {
-	set := r.s.indexing().indexSet()
-	if r.stage == nil {
-		for _, c := range r.changes {
-			r.s.indexing().refresh(c)
-		}
-		return nil
+// Journaled is the seq of the last change that the relist has journaled and that readers
+// see, 0 before there is one.
+func (r *Relist) Journaled() uint64 {
+	if !r.spilled || r.first || r.all {
+		return 0
 	}
-	if r.stage.set == set {
-		return nil
-	}
-	if !r.stage.begun {
-		for _, it := range r.stage.held {
-			if it.c != nil {
-				r.s.indexing().refresh(it.c)
-			}
-		}
-		r.stage.set = set
-		return nil
-	}
-	if err := r.s.indexing().reindex(set.fns, r.stageMeta, r.updateStage); err != nil {
-		return err
-	}
-	r.stage.set = set
-	return nil
+	return r.s.metaNow().Seq
 }
 
-func (r *Relist) finish(src sourceTx) (*sourceMeta, error) {
-	if r.stage != nil {
-		return r.finishStage(src)
-	}
-	now := r.s.metaNow()
-	m := now.clone()
-	g, err := src.createGen(m.Generation)
-	if err != nil {
-		return nil, err
-	}
-	m.Local, m.Noted.Nameless = false, 0
-	r.noteNameless(m)
-	m.date(r.s.db.device)
-	a := &applier{s: r.s.Store, src: src, m: m, from: g, to: g, served: true, now: r.s.db.opts.Clock.Now().UnixNano(),
-		overwrite: true, listed: true}
-	for _, c := range r.changes {
-		if err := a.apply(c); err != nil {
-			return nil, err
-		}
-	}
-	r.entries = a.entries
-	if err := a.journal(); err != nil {
-		return nil, err
-	}
-	r.pending, err = r.s.writePending(src, m, now.Seq, a.journaled)
-	return m, err
-}
+// Abort ends the relist. What it has committed stays, and is repeated by the next one, or
+// taken up. After Commit, Abort does nothing.
+func (r *Relist) Abort() { r.done = true }
 
 // forgetDamage is for records that are all new: from the server, mended or none.
 func (s *Store) forgetDamage() {

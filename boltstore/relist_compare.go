@@ -51,7 +51,7 @@ func (r *Relist) Compare(listed []listing.Object) ([]listing.Match, error) {
 
 // match compares the record of a listed object. unstored says whether there may be
 // notes of unstored objects. The error is damage to the record.
-func (s *Store) match(g genTx, unstored bool, l listing.Object) (listing.Match, error) {
+func (s *Store) match(g contentsTx, unstored bool, l listing.Object) (listing.Match, error) {
 	if l.Name == "" || l.UID == "" || l.ResourceVersion == "" {
 		return listing.MatchAbsent, nil
 	}
@@ -101,81 +101,29 @@ func (s *Store) sameButKind(c *Change, old *format.Record) (same bool) {
 // or the server does not return these objects any more. After an error the caller must
 // abort the relist.
 func (r *Relist) Keep(listed []listing.Object) error {
-	items := make([]listedItem, 0, len(listed))
 	r.Objects += len(listed)
 	for _, l := range listed {
-		it := listedItem{key: l.Key()}
-		it.k = index.AppendKey(nil, it.key)
-		if r.hasSeen(it.k) {
-			continue // an earlier page showed no older state
-		}
-		r.seen[r.hash(it.k)] = struct{}{}
-		items = append(items, it)
+		r.seen[r.hash(index.AppendKey(nil, l.Key()))] = struct{}{}
 	}
-	if r.stage == nil {
-		return r.failed
-	}
-	if err := r.sizes(items); err != nil {
-		return err
-	}
-	_, err := r.take(items)
-	return err
+	return nil
 }
 
-// sizes fills in how large the items' records are.
-func (r *Relist) sizes(items []listedItem) error {
-	return r.s.db.h.view(func(tx *bolt.Tx) error {
-		g, err := r.current(tx)
-		if err != nil || g.Items == nil {
-			return err
-		}
-		for i := range items {
-			v, _ := g.Items.Find(items[i].k)
-			items[i].size = len(v.Stored)
-		}
-		return nil
-	})
-}
-
-// current is the generation to compare with, whether it is served or not. It is empty
-// for a first list.
-func (r *Relist) current(tx *bolt.Tx) (genTx, error) {
+// current is the contents to compare with.
+func (r *Relist) current(tx *bolt.Tx) (contentsTx, error) {
 	src, err := r.source(tx)
-	if err != nil {
-		return genTx{}, err
+	if err != nil || r.startsOver() {
+		return contentsTx{}, err
 	}
-	return r.before(src), nil
+	return src.contents(), nil
 }
 
-func (r *Relist) before(src sourceTx) genTx {
-	if r.first {
-		return genTx{}
-	}
-	return src.gen(r.s.metaNow().Generation)
-}
-
-// source opens the source. The file and the epoch must be those in which the relist
-// began.
-func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
-	if r.file != r.s.db.replaced.Load() {
-		return sourceTx{}, ErrReplaced
-	}
-	if err := r.s.errReleased(); err != nil { // another claim may have made a stage
-		return sourceTx{}, err
-	}
-	if r.epoch != r.s.metaNow().Epoch {
-		return sourceTx{}, fmt.Errorf("%w: the objects that it was compared with were removed", ErrAbandoned)
-	}
-	return r.s.bucket(tx)
-}
-
-// lacksRecords says whether the records of the served generation are not those
-// that meta counts. A damaged record counts as lost: its key may be another object's, and
-// then lists would not show that its own object is gone.
+// lacksRecords says whether the records are not those that meta counts. A damaged record
+// counts as lost: its key may be another object's, and then lists would not show that its
+// own object is gone.
 func (s *Store) lacksRecords() (lacks bool, err error) {
 	err = s.view(func(m *sourceMeta, t sourceTx) error {
 		var is digest
-		err := t.gen(m.Generation).Items.Each(func(rw layout.Raw) {
+		err := t.contents().Items.Each(func(rw layout.Raw) {
 			if key, r, err := s.owner.ParseRecord(rw.Key, rw.Open()); err == nil {
 				is.add(format.HashRecord(key, r))
 			}

@@ -3,32 +3,35 @@ package boltstore
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestRelistCutAtEachCommit makes the k-th transaction of a staged relist the last one
-// of the process, for each k. The next life sees the old state, and completes another
-// relist.
+// TestRelistCutAtEachCommit makes the k-th transaction of a large relist the last one of the
+// process, for each k. The next life has each object as it was or as it is listed, tells what
+// was stored, and completes another relist, which tells the rest. No object is deleted before
+// all others are stored.
 func TestRelistCutAtEachCommit(t *testing.T) {
 	for k := 1; ; k++ {
 		path := testPath(t)
 		db := openTest(t, path, Options{maxCommitBytes: 1500})
-		s := claimTest(t, db, Claim{})
+		s := claimTest(t, db, Claim{Indexers: indexers})
 		srv := server{}
 		for i := range 20 {
-			srv.set(configMap("ns", fmt.Sprint("cm", i), i+1, map[string]string{"k": "old"}))
+			srv.set(configMap("ns", fmt.Sprint("cm", i), i+1, map[string]string{"words": "old"}))
 		}
 		relist(t, s, "100", RelistOptions{}, srv.list(), 5)
-		old := srv.anys()
+		old := maps.Clone(srv)
 		for _, o := range srv {
 			n := o.DeepCopy()
-			n.ResourceVersion, n.Data["k"] = "200", "new"
+			n.ResourceVersion, n.Data["words"] = "200", "new"
 			srv.set(n)
 		}
 		delete(srv, "ns/cm7")
@@ -37,6 +40,7 @@ func TestRelistCutAtEachCommit(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			r.NewestPage("300")
 			for page := range slices.Chunk(srv.list(), 5) {
 				if err := r.Page(page); err != nil {
 					return err
@@ -46,19 +50,42 @@ func TestRelistCutAtEachCommit(t *testing.T) {
 			return err
 		})
 		db = openTest(t, path, Options{})
-		s = claimTest(t, db, Claim{})
+		s = claimTest(t, db, Claim{Indexers: indexers})
 		if completed {
 			sameObjects(t, "completed", srv.anys(), s.List())
 			t.Logf("%d transactions", k-1)
 			return
 		}
-		sameObjects(t, fmt.Sprint("cut after ", k), old, s.List())
-		if s.LastStoreSyncResourceVersion() != "100" || len(journalFrom(t, s, 1)) != 0 {
+		stored := 0
+		for key, was := range old {
+			obj, ok, err := s.GetByKey(key)
+			switch {
+			case err == nil && ok && equality.Semantic.DeepEqual(obj, was):
+			case err == nil && ok && srv[key] != nil && equality.Semantic.DeepEqual(obj, srv[key]), !ok && key == "ns/cm7":
+				stored++
+			default:
+				t.Fatalf("cut after %d: %s is %v, %v, %v", k, key, obj, ok, err)
+			}
+		}
+		if _, ok, _ := s.GetByKey("ns/cm7"); !ok && stored < 20 {
+			t.Fatalf("cut after %d: an object is gone, and only %d are stored", k, stored)
+		}
+		if words, err := s.IndexKeys("words", "new"); err != nil || len(words) != min(stored, 19) {
+			t.Fatalf("cut after %d: %d objects are new, %d in the index: %v", k, stored, len(words), err)
+		}
+		if s.LastStoreSyncResourceVersion() != "100" || len(journalFrom(t, s, 1)) != stored {
 			t.Fatalf("cut after %d: at %s with %d entries", k, s.LastStoreSyncResourceVersion(), len(journalFrom(t, s, 1)))
 		}
+		if newest := s.NewestPage(); (newest == "300") != (stored > 0) {
+			t.Fatalf("cut after %d: objects may be as new as %q", k, newest)
+		}
 		entries, _ := relist(t, s, "300", RelistOptions{}, srv.list(), 5)
-		if len(entries) != 20 {
+		if len(entries) != 20-stored {
 			t.Fatalf("cut after %d: then told %d", k, len(entries))
+		}
+		sameObjects(t, fmt.Sprint("after the list behind ", k), srv.anys(), s.List())
+		if r, err := db.Check(); err != nil || !r.Sound() {
+			t.Fatalf("%+v %v", r, err)
 		}
 		closeTest(t, db)
 	}

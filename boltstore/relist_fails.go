@@ -32,16 +32,22 @@ func (s *Store) noteMeta(fn func(sourceTx, *sourceMeta) error) error {
 	return s.wrote(s.updateMeta(fn))
 }
 
-// wrote notes, for DB.Err and Stats, the result of a write that belongs to a relist or
-// must come before one. An error is returned as listing.NotWritten.
+// wrote notes, for DB.Err and Stats, the result of a write that must come before a relist.
 func (s *Store) wrote(err error) error {
+	noted := s.noteWrite(err)
+	if _, disk := errors.AsType[listing.NotWritten](noted); disk {
+		s.db.h.counters.failedTry()
+	}
+	return noted
+}
+
+// noteWrite notes, for DB.Err, the result of a write that belongs to a relist or must come
+// before one. An error is returned as listing.NotWritten.
+func (s *Store) noteWrite(err error) error {
 	for _, other := range []error{ErrClosed, ErrReplaced, ErrAbandoned, ErrDamaged, ErrNoSource} {
 		if errors.Is(err, other) {
 			return err // not the disk
 		}
-	}
-	if err != nil {
-		s.db.h.counters.failedTry()
 	}
 	c := s.db.commit
 	c.mu.Lock()

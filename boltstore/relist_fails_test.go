@@ -19,8 +19,8 @@ import (
 // ended.
 func TestErrOfARelist(t *testing.T) {
 	for _, how := range []string{"goes on", "begins again", "is given up", "ends"} {
-		for _, staged := range []bool{false, true} {
-			t.Run(fmt.Sprint(how, " staged ", staged), func(t *testing.T) {
+		for _, large := range []bool{false, true} {
+			t.Run(fmt.Sprint(how, " large ", large), func(t *testing.T) {
 				clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 				db := openTest(t, testPath(t), Options{Clock: clk})
 				s := claimTest(t, db, Claim{})
@@ -28,7 +28,7 @@ func TestErrOfARelist(t *testing.T) {
 				src := s.source
 				src.Namespace = "other"
 				other := claimTest(t, db, Claim{Source: src})
-				if staged {
+				if large {
 					setMaxCommitBytes(db, 1)
 				}
 				begin := func() (*Relist, error) {
@@ -60,12 +60,8 @@ func TestErrOfARelist(t *testing.T) {
 				fails("beside a commit that succeeds", time.Minute)
 				switch how {
 				case "goes on":
-					if r.failed == nil {
-						_, err = r.Commit("3", clk.Now())
-						must(t, err)
-						break
-					}
-					fallthrough
+					_, err = r.Commit("3", clk.Now())
+					must(t, err)
 				case "begins again":
 					r.Abort()
 					db.h.setHook(func(*bolt.Tx) error { return errRefused })
@@ -124,7 +120,7 @@ func TestErrOfNotes(t *testing.T) {
 		"countless": func(s *Claimed) error { return s.NoteCountless(true) },
 		"filtered":  func(s *Claimed) error { return s.NoteFiltered(true) },
 		"plain":     (*Claimed).ExpectPlain,
-		"progress":  (*Claimed).DropProgress,
+		"progress":  (*Claimed).DropPartial,
 	} {
 		t.Run(what, func(t *testing.T) {
 			db := openTest(t, testPath(t), Options{Clock: clk})
@@ -147,28 +143,5 @@ func TestErrOfNotes(t *testing.T) {
 				t.Errorf("afterwards: Err %v, failing for %s", err, st.Failing)
 			}
 		})
-	}
-}
-
-// TestErrOfAnAbort: Err also says why the staged part of an aborted list cannot be
-// removed, until two minutes after the last attempt.
-func TestErrOfAnAbort(t *testing.T) {
-	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	db := openTest(t, testPath(t), Options{Clock: clk})
-	s := claimTest(t, db, Claim{})
-	relist(t, s, "1", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil)}, 10)
-	setMaxCommitBytes(db, 1)
-	r, err := s.BeginRelist(RelistOptions{})
-	must(t, err)
-	must(t, r.Page([]runtime.Object{configMap("ns", "a", 2, nil), configMap("ns", "b", 3, nil)}))
-	db.h.setHook(func(*bolt.Tx) error { return errRefused })
-	r.Abort()
-	if err, st := db.Err(), db.Stats(); !errors.Is(err, errRefused) || st.Failing == 0 || st.Failed == 0 {
-		t.Errorf("Err %v, failed %d times, failing for %s", err, st.Failed, st.Failing)
-	}
-	db.h.setHook(nil)
-	clk.Step(triedAgain + time.Second)
-	if err, st := db.Err(), db.Stats(); err != nil || st.Failing != 0 {
-		t.Errorf("afterwards: Err %v, failing for %s", err, st.Failing)
 	}
 }

@@ -23,7 +23,7 @@ func TestListFillsPages(t *testing.T) {
 		if !ok {
 			return ErrNoSource
 		}
-		st = src.gen(s.metaNow().Generation).Items.Bucket.Stats()
+		st = src.contents().Items.Bucket.Stats()
 		return nil
 	}); err != nil {
 		t.Fatal(err)

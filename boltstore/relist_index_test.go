@@ -9,10 +9,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestIndexBuiltWhileStaged: an index that was added before a list is staged, and is built
-// in the file while it is staged, is complete in the file after the list, too. Otherwise
+// TestIndexBuiltWhileListed: an index that was added before a large list, and is built
+// in the file while it is read, is complete in the file after the list, too. Otherwise
 // readers would look at all objects until the next claim.
-func TestIndexBuiltWhileStaged(t *testing.T) {
+func TestIndexBuiltWhileListed(t *testing.T) {
 	f := newResidentTest(t, Options{maxCommitBytes: 1}, 20)
 	loadedInMemory(t, f.s)
 	f.s.indexing().change(func(fns cache.Indexers) { fns["late"] = lateIndex }) // as AddIndexers begins
@@ -25,7 +25,7 @@ func TestIndexBuiltWhileStaged(t *testing.T) {
 		if err := r.Page(page); err != nil {
 			t.Fatal(err)
 		}
-		if r.stage != nil && !f.s.indexing().built(f.s.metaNow(), "late") {
+		if r.spilled && !f.s.indexing().built(f.s.metaNow(), "late") {
 			f.s.indexing().buildLater() // as it goes on
 			waitBuilt(t, f.s, "late")
 		}

@@ -37,9 +37,9 @@ func TestRelistLetsObjectsGo(t *testing.T) {
 				}
 			}
 			kept := 0
-			for _, c := range r.changes {
-				if c.obj != nil {
-					kept += c.Size()
+			for _, it := range r.items {
+				if it.c.obj != nil {
+					kept += it.c.Size()
 				}
 			}
 			if kept == 0 || kept > keepDecoded+20_000 {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -20,17 +19,12 @@ func wordsOnly() Claim {
 	return c
 }
 
-// beginStaged begins a relist that is staged from its beginning.
-func beginStaged(t *testing.T, s *Claimed) *Relist {
+// beginLarge begins a relist whose differences are committed as they come.
+func beginLarge(t *testing.T, s *Claimed) *Relist {
 	t.Helper()
-	if s.metaNow().listed() {
-		s.damaged(fmt.Errorf("%w: on purpose", ErrDamaged))
-	}
 	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	must(t, err)
-	if r.stage == nil {
-		t.Fatal("not staged")
-	}
+	r.spilled = true
 	return r
 }
 
@@ -40,35 +34,6 @@ func wantOne(t *testing.T, what string, s *Claimed, name, value string) {
 	if objs, err := s.ByIndex(name, value); err != nil || len(objs) != 1 {
 		t.Errorf("%s: %d objects have %q under index %q: %v", what, len(objs), value, name, err)
 	}
-}
-
-// TestUnusedIndexBesideARelist: while a list is staged, it is noted that an index lacks
-// an object that the program does not use. It still does after the list.
-func TestUnusedIndexBesideARelist(t *testing.T) {
-	path := testPath(t)
-	objs := []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)}
-	bad := []string{"b"}
-	db := openTest(t, path, Options{})
-	s := claimTest(t, db, failing(&bad))
-	relistSome(t, s, "5", RelistOptions{}, objs)
-	expectNoted(t, "the function fails", s, "ns/b odd")
-	closeTest(t, db)
-
-	db = openTest(t, path, Options{Clock: testingclock.NewFakeClock(time.Now())})
-	db.h.setHook(func(*bolt.Tx) error { return errors.New("disk") }) // when the claim looks at its notes
-	s = claimTest(t, db, wordsOnly())
-	db.h.setHook(nil)
-	r := beginStaged(t, s)
-	must(t, s.indexing().reindexNoted()) // it tries again
-	expectNoted(t, "nobody uses it", s)
-	must(t, r.Page(objs))
-	_, err := r.Commit("6", time.Now())
-	must(t, err)
-	closeTest(t, db)
-
-	bad = nil
-	s = claimTest(t, openTest(t, path, Options{}), failing(&bad))
-	wantOne(t, "used again", s, "odd", "v2")
 }
 
 // TestIndicesAfterEmpty: an index has all objects of a source whose contents were set
@@ -87,7 +52,7 @@ func TestIndicesAfterEmpty(t *testing.T) {
 	}
 	must(t, s.Empty())
 	complete("set aside")
-	r := beginStaged(t, s)
+	r := beginLarge(t, s)
 	must(t, r.Page([]runtime.Object{configMap("ns", "b", 2, nil)}))
 	_, err := r.Commit("9", time.Now())
 	must(t, err)
@@ -95,19 +60,19 @@ func TestIndicesAfterEmpty(t *testing.T) {
 	wantOne(t, "listed", s, "odd", "v2")
 }
 
-// TestEmptiedWhileStaged: the contents are set aside while a list is staged. The list,
+// TestEmptiedWhileListed: the contents are set aside while a list is read. The list,
 // which is of the previous cluster, begins again.
-func TestEmptiedWhileStaged(t *testing.T) {
-	for _, staged := range []bool{true, false} {
-		t.Run(fmt.Sprint("staged ", staged), func(t *testing.T) {
+func TestEmptiedWhileListed(t *testing.T) {
+	for _, large := range []bool{true, false} {
+		t.Run(fmt.Sprint("large ", large), func(t *testing.T) {
 			db := openTest(t, testPath(t), Options{})
 			s := claimTest(t, db, failing(&[]string{}))
 			objs := []runtime.Object{configMap("ns", "a", 1, nil)}
 			relistSome(t, s, "5", RelistOptions{}, objs)
 			r, err := s.BeginRelist(RelistOptions{})
 			must(t, err)
-			if staged {
-				r = beginStaged(t, s)
+			if large {
+				r = beginLarge(t, s)
 			}
 			must(t, r.Page(append(objs, configMap("ns", "b", 2, nil))))
 			must(t, s.Empty())
@@ -124,9 +89,9 @@ func TestEmptiedWhileStaged(t *testing.T) {
 	}
 }
 
-// TestHandlerForgottenWhileStaged: a durable handler that has not been registered for a
-// long time is removed while a list is staged. If it returns it begins with a Reset.
-func TestHandlerForgottenWhileStaged(t *testing.T) {
+// TestHandlerForgottenWhileListed: a durable handler that has not been registered for a
+// long time is removed while a list is read. If it returns it begins with a Reset.
+func TestHandlerForgottenWhileListed(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: 10 * time.Hour})
 	s := claimTest(t, db, Claim{})
@@ -135,7 +100,7 @@ func TestHandlerForgottenWhileStaged(t *testing.T) {
 	gone, _ := claimHandler(t, s, "gone")
 	must(t, gone.Release())
 	stays, _ := claimHandler(t, s, "stays")
-	r := beginStaged(t, s)
+	r := beginLarge(t, s)
 	clk.Step(12 * time.Hour)
 	handled(t, stays)
 	must(t, stays.Release())
@@ -150,11 +115,11 @@ func TestHandlerForgottenWhileStaged(t *testing.T) {
 	}
 }
 
-// TestDescribedWhileStaged: discovery's answers while a list is staged stay known.
-func TestDescribedWhileStaged(t *testing.T) {
+// TestDescribedWhileListed: discovery's answers while a list is read stay known.
+func TestDescribedWhileListed(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
-	r := beginStaged(t, s) // the first list
+	r := beginLarge(t, s) // the first list
 	d := Description{Scope: ScopeNamespaced, Names: []string{"cm"}, Categories: []string{"all"}, Columns: []Column{{Name: "Size", Type: "integer", JSONPath: ".spec.size"}}}
 	must(t, s.Describe(d))
 	_, err := r.Commit("9", time.Now())
@@ -164,9 +129,9 @@ func TestDescribedWhileStaged(t *testing.T) {
 	}
 }
 
-// TestServerSetWhileStaged: facts noted of the server during a list are newer than those
+// TestServerSetWhileListed: facts noted of the server during a list are newer than those
 // known when the list began. Facts in the pages are newer still.
-func TestServerSetWhileStaged(t *testing.T) {
+func TestServerSetWhileListed(t *testing.T) {
 	set := listing.Server{Address: "s2", ClusterUID: "c2", FlowSchemaUID: "f2", CA: "ca2"}
 	for _, tc := range []struct {
 		o          RelistOptions
@@ -179,25 +144,23 @@ func TestServerSetWhileStaged(t *testing.T) {
 		{o: RelistOptions{Server: "s1"}, want: listing.Server{Address: "s1", ClusterUID: "c0", FlowSchemaUID: "f0", CA: "ca0"}},
 		{by: listing.Server{FlowSchemaUID: "f3"}, during: set, want: listing.Server{Address: "s2", ClusterUID: "c2", FlowSchemaUID: "f3", CA: "ca2"}},
 	} {
-		for _, staged := range []bool{true, false} {
+		for _, large := range []bool{true, false} {
 			db := openTest(t, testPath(t), Options{})
 			s := claimTest(t, db, Claim{})
 			must(t, s.SetServer(listing.Server{Address: "s0", ClusterUID: "c0", FlowSchemaUID: "f0", CA: "ca0"}))
-			if !staged {
+			if !large {
 				relist(t, s, "5", RelistOptions{}, nil, 5)
 			}
 			r, err := s.BeginRelist(tc.o)
 			must(t, err)
-			if (r.stage != nil) != staged {
-				t.Fatal("staged: ", !staged)
-			}
+			r.spilled = large
 			must(t, s.SetServer(tc.during))
 			r.AnsweredBy(tc.by)
 			_, err = r.Commit("9", time.Now())
 			must(t, err)
 			st := s.State()
 			if got := (listing.Server{Address: st.Server, ClusterUID: st.ClusterUID, FlowSchemaUID: st.FlowSchemaUID, CA: st.ServerCA}); got != tc.want {
-				t.Errorf("staged %v: %+v, not %+v", staged, got, tc.want)
+				t.Errorf("large %v: %+v, not %+v", large, got, tc.want)
 			}
 			closeTest(t, db)
 		}

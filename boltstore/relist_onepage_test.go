@@ -92,24 +92,3 @@ func TestFirstListOfOnePage(t *testing.T) {
 		}
 	}
 }
-
-// TestInterruptedListIsDropped: a first list that must not go on with an interrupted one removes
-// that at once. The list after it then has nothing to go on with, even if this one brings no
-// page.
-func TestInterruptedListIsDropped(t *testing.T) {
-	s := claimTest(t, openTest(t, testPath(t), Options{}), Claim{})
-	l := newFirstList(t, listed(10).list(), 4)
-	l.attempt(s, 1)
-	if !hasProgress(t, s) {
-		t.Fatal("nothing was interrupted")
-	}
-	o := l.o
-	o.TakeUp = false
-	r, err := s.BeginRelist(o)
-	must(t, err)
-	r.Abort()
-	if from := l.attempt(s, 4); from != 0 {
-		t.Errorf("the list went on after page %d", from)
-	}
-	wants(t, "in the end", s, listed(10))
-}

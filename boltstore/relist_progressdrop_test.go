@@ -13,11 +13,10 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
-	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestProgressOfNoUse: a stage from other conditions, or a damaged one, is not
-// continued.
+// TestProgressOfNoUse: an interrupted list from other conditions, or a damaged one, is not
+// continued. The list that begins again leaves nothing of it.
 func TestProgressOfNoUse(t *testing.T) {
 	change := func(t *testing.T, s *Claimed, fn func(src sourceTx) error) {
 		t.Helper()
@@ -25,8 +24,8 @@ func TestProgressOfNoUse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	firstItem := func(src sourceTx) (g genTx, k, v []byte) {
-		g = src.gen(firstGen)
+	firstItem := func(src sourceTx) (g contentsTx, k, v []byte) {
+		g = src.contents()
 		at, r := g.Items.Cursor().First()
 		return g, slices.Clone(at), slices.Clone(r.Stored)
 	}
@@ -44,11 +43,6 @@ func TestProgressOfNoUse(t *testing.T) {
 			l.o.ClusterUID, l.o.Server = "", "s2"
 		}, false},
 		"not taken up": {func(_ *testing.T, _ *Claimed, l *firstList) { l.o.TakeUp = false }, false},
-		"damaged progress": {func(t *testing.T, s *Claimed, _ *firstList) {
-			change(t, s, func(src sourceTx) error {
-				return src.Root.Bucket(layout.BucketGen).Bucket(layout.U64(firstGen)).Put(keyProgress, []byte("damaged"))
-			})
-		}, false},
 		"damaged record": {func(t *testing.T, s *Claimed, _ *firstList) {
 			change(t, s, func(src sourceTx) error {
 				g, k, v := firstItem(src)
@@ -59,16 +53,9 @@ func TestProgressOfNoUse(t *testing.T) {
 		"missing record": {func(t *testing.T, s *Claimed, _ *firstList) {
 			change(t, s, func(src sourceTx) error { g, k, _ := firstItem(src); return g.Items.Bucket.Delete(k) })
 		}, false},
-		"missing entry": {func(t *testing.T, s *Claimed, _ *firstList) {
+		"missing objects": {func(t *testing.T, s *Claimed, _ *firstList) {
 			change(t, s, func(src sourceTx) error {
-				b := src.gen(firstGen).Indices.Bucket.Bucket(layout.IndexBucket("words"))
-				k, _ := b.Cursor().First()
-				return b.Delete(k)
-			})
-		}, false},
-		"missing generation": {func(t *testing.T, s *Claimed, _ *firstList) {
-			change(t, s, func(src sourceTx) error {
-				return src.Root.Bucket(layout.BucketGen).Bucket(layout.U64(firstGen)).DeleteBucket(layout.BucketItems)
+				return src.Root.DeleteBucket(layout.BucketItems)
 			})
 		}, false},
 	} {
@@ -85,10 +72,9 @@ func TestProgressOfNoUse(t *testing.T) {
 				t.Fatalf("it began at page %d", from)
 			}
 			if !tc.taken {
-				if n := r.stage.meta.Items.Count; n != 0 {
-					t.Fatalf("%d objects were kept", n)
+				if st := s.State(); st.Synced || st.Objects > 0 {
+					t.Fatalf("%+v", st)
 				}
-				nothing(t, s)
 				l.pages[0] = l.pages[0][1:]
 				if err := l.read(r, 0, len(l.pages)); err != nil {
 					t.Fatal(err)
@@ -103,8 +89,7 @@ func TestProgressOfNoUse(t *testing.T) {
 	}
 }
 
-// TestProgressDropped: the stage of an interrupted list is removed when it is of no use,
-// and does not mix with other contents.
+// TestProgressDropped: what an interrupted list has stored is removed when it is of no use.
 func TestProgressDropped(t *testing.T) {
 	begun := func(t *testing.T, o Options) (string, *DB, *Claimed, *firstList) {
 		path := testPath(t)
@@ -130,38 +115,15 @@ func TestProgressDropped(t *testing.T) {
 	t.Run("said", func(t *testing.T) {
 		_, _, s, l := begun(t, Options{})
 		for range 2 {
-			if err := s.DropProgress(); err != nil {
+			if err := s.DropPartial(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		gone(t, s, l)
 	})
-	t.Run("no progress told", func(t *testing.T) {
-		_, _, s, l := begun(t, Options{})
-		l.o.TakeUp = false
-		r, _ := l.begin(s)
-		if err := r.Page(l.pages[0]); err != nil {
-			t.Fatal(err)
-		}
-		r.Abort()
-		l.o.TakeUp = true
-		gone(t, s, l)
-	})
 	t.Run("emptied", func(t *testing.T) {
 		_, _, s, l := begun(t, Options{})
 		if err := s.Empty(); err != nil {
-			t.Fatal(err)
-		}
-		gone(t, s, l)
-	})
-	t.Run("rotation", func(t *testing.T) {
-		_, db, s, l := begun(t, Options{Keyset: sealtest.Keyset()})
-		s.Release()
-		gone(t, claimTest(t, rotated(t, db), Claim{}), l)
-	})
-	t.Run("healing", func(t *testing.T) {
-		_, db, s, l := begun(t, Options{})
-		if err := db.healing().healNow(errors.New("said the test")); err != nil {
 			t.Fatal(err)
 		}
 		gone(t, s, l)
@@ -197,7 +159,7 @@ func TestProgressDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Abort()
-		if from := l.attempt(s, 4); from != 3 {
+		if from := l.attempt(s, 4); from != 2 {
 			t.Errorf("it was taken up at page %d", from)
 		}
 		wants(t, "after the compaction", s, listed(150))

@@ -315,9 +315,9 @@ func TestIndexUnderTransform(t *testing.T) {
 	}
 }
 
-// TestIndexAddedBeforeAStage: an added index has the objects that a relist took
-// earlier, even if it is staged afterwards.
-func TestIndexAddedBeforeAStage(t *testing.T) {
+// TestIndexAddedToALargeList: an added index has the objects that a relist took
+// earlier, even if it is committed in parts afterwards.
+func TestIndexAddedToALargeList(t *testing.T) {
 	s := claimTest(t, openTest(t, testPath(t), Options{maxCommitBytes: 4000}), Claim{})
 	var objs []runtime.Object
 	for i := range 9 {
@@ -336,16 +336,16 @@ func TestIndexAddedBeforeAStage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			if r.stage != nil {
-				t.Fatal("staged already")
+			if r.spilled {
+				t.Fatal("large already")
 			}
 			if err := s.AddIndexers(cache.Indexers{"words": indexers["words"]}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if r.stage == nil {
-		t.Fatal("not staged")
+	if !r.spilled {
+		t.Fatal("not large")
 	}
 	if _, err := r.Commit("20", time.Now()); err != nil {
 		t.Fatal(err)

@@ -40,10 +40,13 @@ type resident struct {
 }
 
 // edition says which contents are in a resident. Other contents need another resident.
-type edition struct{ generation, epoch, file uint64 }
+type edition struct {
+	contents    contentState
+	epoch, file uint64
+}
 
 func (s *Store) edition(m *sourceMeta) edition {
-	return edition{m.Generation, m.Epoch, s.db.replaced.Load()}
+	return edition{m.Contents, m.Epoch, s.db.replaced.Load()}
 }
 
 // slot is one record in memory, without its object.

@@ -64,7 +64,7 @@ func sameInMemory(t testing.TB, s *Store) {
 		if err != nil {
 			return err
 		}
-		g := src.gen(m.Generation)
+		g := src.contents()
 		for name := range *r.names.Load() {
 			if s.indexing().built(m, name) {
 				names[name] = true

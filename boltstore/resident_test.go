@@ -384,11 +384,7 @@ func damageRecord(t *testing.T, db *DB, of Source, key string) {
 	t.Helper()
 	err := db.h.update(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, of.ID())
-		m, err := src.meta()
-		if err != nil {
-			return err
-		}
-		k, items := index.AppendKey(nil, key), src.gen(m.Generation).Items
+		k, items := index.AppendKey(nil, key), src.contents().Items
 		raw := bytes.Clone(items.Get(k))
 		raw[len(raw)-1] ^= 1
 		return items.Put(k, raw)

@@ -55,14 +55,24 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	c.m.empty()
 	c.m.JournalBytes, c.m.Degraded = 0, c.was.Degraded
 	c.m.Noted = noted{Nameless: c.was.Noted.Nameless, Why: c.was.Noted.Why}
-	if gens, ok := subs[string(layout.BucketGen)]; ok && c.m.Generation > 0 {
-		c.generation(gens)
+	if items, ok := subs[string(layout.BucketItems)]; ok {
+		sealed := layout.SealItems(c.with.from, c.id)
+		c.note(c.from.Each(items, func(k, v []byte, _ *pages.Bucket) {
+			c.record(layout.Raw{Key: k, Stored: v, In: sealed})
+		}))
+	}
+	if _, there := subs[string(layout.BucketItems)]; !there && c.m.Contents != contentsNone {
+		c.note(fmt.Errorf("%w: the objects are missing", ErrDamaged))
+	}
+	if notes, ok := subs[string(layout.BucketNotes)]; ok && !c.was.Noted.none() {
+		c.notes(notes)
 	}
 	if j, ok := subs[string(layout.BucketJournal)]; ok {
 		c.journal(src, j)
 	}
-	delete(subs, string(layout.BucketGen))
-	delete(subs, string(layout.BucketJournal))
+	for _, name := range [][]byte{layout.BucketItems, layout.BucketIndex, layout.BucketNotes, layout.BucketJournal} {
+		delete(subs, string(name))
+	}
 	restart := c.others(subs)
 	c.flush()
 	if c.m.Items != c.was.Items || c.m.Noted.Unstored < c.was.Noted.Unstored {
@@ -90,21 +100,6 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 		return src.putMeta(c.m)
 	}))
 	return c.errs.Err()
-}
-
-// generation copies the objects and notes of the served generation.
-func (c *copier) generation(gens pages.Bucket) {
-	gen, err := c.from.Find(gens, layout.U64(c.m.Generation))
-	c.note(err)
-	items, err := c.from.Find(gen, layout.BucketItems)
-	c.note(err)
-	sealed := layout.SealItems(c.with.from, c.id, c.m.Generation)
-	c.note(c.from.Each(items, func(k, v []byte, _ *pages.Bucket) {
-		c.record(layout.Raw{Key: k, Stored: v, In: sealed})
-	}))
-	if !c.was.Noted.none() {
-		c.notes(gen)
-	}
 }
 
 // others copies the source's other buckets. restart says that handlers must be told a Reset,
@@ -251,8 +246,8 @@ func (c *copier) flush() {
 		}
 		m = c.m.clone()
 		a := &applier{m: m}
-		if m.Generation > 0 {
-			if a.to, err = src.createGen(m.Generation); err != nil {
+		if m.Contents != contentsNone {
+			if a.in, err = src.createContents(); err != nil {
 				return err
 			}
 		}

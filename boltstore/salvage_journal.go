@@ -22,7 +22,7 @@ func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 	var blocks []span
 	c.note(c.blocks(ref, func(k, v []byte) {
 		if len(k) != 8 || binary.BigEndian.Uint64(k) > c.m.Seq {
-			return // staged and never committed
+			return // of a later commit than meta
 		}
 		b, err := verify(k, v)
 		if err != nil {

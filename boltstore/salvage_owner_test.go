@@ -18,7 +18,7 @@ import (
 // told.
 func TestPageOfAnotherSource(t *testing.T) {
 	for part, root := range map[string]func(t sourceTx, m *sourceMeta) *bolt.Bucket{
-		"items":   func(t sourceTx, m *sourceMeta) *bolt.Bucket { return t.gen(m.Generation).Items.Bucket },
+		"items":   func(t sourceTx, m *sourceMeta) *bolt.Bucket { return t.contents().Items.Bucket },
 		"journal": func(t sourceTx, _ *sourceMeta) *bolt.Bucket { return t.Root.Bucket(layout.BucketJournal) },
 	} {
 		for _, memory := range []int64{-1, 1 << 20} {

@@ -58,13 +58,13 @@ func (s *Claimed) Stands() bool { return s.stands.Load() || s.metaNow().Stands }
 // NoteStands makes Stands true. The next commit writes it.
 func (s *Claimed) NoteStands() { s.stands.Store(true) }
 
-// NewestPage is the version of the last list's last page if that is later than the first
-// page's, otherwise "". The file then has objects that are newer than its resume point.
+// NewestPage is the version of the last page of a list that is later than the resume point,
+// "" if there is none: of a list of several versions, or of one that did not end. The file
+// then has objects that are newer than its resume point.
 func (s *Claimed) NewestPage() string { return s.metaNow().NewestPage }
 
 // listedAt notes in m what a list at rv shows about how versions move.
-func (r *Relist) listedAt(m *sourceMeta, rv string) {
-	was := r.s.metaNow()
+func (r *Relist) listedAt(m, was *sourceMeta, rv string) {
 	differs := r.Deleted > 0 || r.Changed > 0 && !r.content
 	expected := r.all || r.first || r.o.Audit || r.o.NewTimeline
 	repaired := expected || was.Local || was.Noted != (noted{}) || r.s.Err() != nil
@@ -76,12 +76,12 @@ func (r *Relist) listedAt(m *sourceMeta, rv string) {
 // NoteRestored notes that the server was restored to an earlier state, so that the
 // objects are of an earlier timeline. Later the server's version may have overtaken
 // theirs, so the note stays in the file until a list of the new timeline is committed.
-// The pages of an interrupted first list are removed at once. No relist may be under way.
+// What an interrupted first list has stored is removed at once. No relist may be under way.
 func (s *Claimed) NoteRestored() error {
-	if err := s.DropProgress(); err != nil {
+	if err := s.DropPartial(); err != nil {
 		return err
 	}
-	if m := s.metaNow(); m.Restored || m.Generation == 0 {
+	if m := s.metaNow(); m.Restored || m.Contents == contentsNone {
 		return nil
 	}
 	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {

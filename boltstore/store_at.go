@@ -31,12 +31,18 @@ var (
 	ErrNotWhole = errors.New("the file does not have all of it")
 )
 
-// moment is the newest moment.
-func (m *sourceMeta) moment() Moment { return Moment{m.Marked, m.Seq, m.ResourceVersion} }
+// moment is the newest moment, which a list that has not ended does not move.
+func (m *sourceMeta) moment() Moment {
+	seq := m.Seq
+	if list := m.openMark(); list != nil {
+		seq = list.From
+	}
+	return Moment{m.Marked, seq, m.ResourceVersion}
+}
 
 // at runs fn on the newest state. A source that lacks records has none.
-func (s *Store) at(fn func(m *sourceMeta, src sourceTx, g genTx) error) error {
-	err := s.read(func(m *sourceMeta, src sourceTx, g genTx) error {
+func (s *Store) at(fn func(m *sourceMeta, src sourceTx, g contentsTx) error) error {
+	err := s.read(func(m *sourceMeta, src sourceTx, g contentsTx) error {
 		switch {
 		case !m.listed():
 			return fmt.Errorf("%w: it has not been listed yet", ErrNotWhole)
@@ -65,7 +71,7 @@ func (s *Store) MomentFrom(version string) (at Moment, newest string, err error)
 }
 
 func (s *Store) momentAt(version string, first bool) (at Moment, newest string, err error) {
-	err = s.at(func(m *sourceMeta, src sourceTx, _ genTx) error {
+	err = s.at(func(m *sourceMeta, src sourceTx, _ contentsTx) error {
 		at, newest = m.moment(), m.ResourceVersion
 		switch {
 		case version == "":
@@ -79,7 +85,7 @@ func (s *Store) momentAt(version string, first bool) (at Moment, newest string, 
 			return err
 		case !ok || !m.reaches(m.Marked, seq):
 			return ErrTrimmed
-		case seq != m.Seq:
+		case seq != at.Seq:
 			at.Seq, at.Version = seq, ""
 		}
 		return nil
@@ -90,11 +96,17 @@ func (s *Store) momentAt(version string, first bool) (at Moment, newest string, 
 // GetAt returns the object at key in the newest moment, nil if there is none.
 func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 	var raws []layout.Raw
-	err = s.at(func(m *sourceMeta, _ sourceTx, g genTx) error {
+	err = s.at(func(m *sourceMeta, src sourceTx, g contentsTx) error {
 		raws, at = nil, m.moment()
 		k := index.AppendKey(nil, key)
-		if r, there := g.Items.Find(k); there {
-			raws = append(raws, layout.Raw{Key: k, Stored: bytes.Clone(r.Open())})
+		now := g.Items.Get(k)
+		if before, err := src.undone(at.Seq, m.Seq, key); err != nil {
+			return err
+		} else if was, changed := before[string(k)]; changed {
+			now = was
+		}
+		if now != nil {
+			raws = append(raws, layout.Raw{Key: k, Stored: bytes.Clone(now)})
 		}
 		return nil
 	})
@@ -127,7 +139,7 @@ func (s *Store) PageAt(at Moment, prefix string, from []byte, n int) (
 // rawsAt returns copies of the records of PageAt.
 func (s *Store) rawsAt(at Moment, prefix string, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size, most := 0, min(n*(16<<10), 4*pageBytes)
-	err = s.at(func(m *sourceMeta, src sourceTx, g genTx) error {
+	err = s.at(func(m *sourceMeta, src sourceTx, g contentsTx) error {
 		raws, size, next = nil, 0, nil
 		if !m.reaches(at.Series, at.Seq) {
 			return ErrTrimmed
@@ -184,7 +196,9 @@ func (t sourceTx) undone(after, last uint64, prefix string) (before map[string][
 
 // eachAt is each with the records of a moment: those in before take the place of the
 // present ones.
-func (g genTx) eachAt(before map[string][]byte, prefix string, from []byte, fn func(item, record []byte) bool) error {
+func (g contentsTx) eachAt(
+	before map[string][]byte, prefix string, from []byte, fn func(item, record []byte) bool,
+) error {
 	changed := slices.Sorted(maps.Keys(before))
 	at, _ := slices.BinarySearch(changed, string(from))
 	changed = changed[at:]
@@ -217,7 +231,7 @@ func (g genTx) eachAt(before map[string][]byte, prefix string, from []byte, fn f
 // each calls fn with the item keys from a place on whose keys begin with prefix, in the
 // order of the file, and with their records, until fn returns false. more says whether fn
 // never returned false.
-func (g genTx) each(prefix string, from []byte, fn func(item []byte, r layout.Raw) bool) (more bool, err error) {
+func (g contentsTx) each(prefix string, from []byte, fn func(item []byte, r layout.Raw) bool) (more bool, err error) {
 	if first := index.From(prefix); bytes.Compare(from, first) < 0 {
 		from = first
 	}
@@ -264,12 +278,13 @@ const afterBytes = 128 << 10
 func (s *Store) EntriesAfter(at Moment) (e EntriesAt, err error) {
 	var first uint64
 	var drafts []format.Draft
-	err = s.at(func(m *sourceMeta, src sourceTx, _ genTx) error {
+	err = s.at(func(m *sourceMeta, src sourceTx, _ contentsTx) error {
 		e, drafts = EntriesAt{Next: m.moment()}, nil
 		if !m.reaches(at.Series, at.Seq) {
 			return ErrTrimmed
 		}
-		if at.Seq == m.Seq {
+		top := m.moment().Seq
+		if at.Seq >= top {
 			return nil
 		}
 		first, drafts, err = src.blockAt(at.Seq+1, s.db.sharedDrafts(src))
@@ -280,14 +295,14 @@ func (s *Store) EntriesAfter(at Moment) (e EntriesAt, err error) {
 			return ErrTrimmed
 		}
 		l, end := m.listAfter(at.Seq)
-		last := min(end, first+uint64(len(drafts))-1, m.Seq)
+		last := min(end, first+uint64(len(drafts))-1, top)
 		drafts, first = drafts[at.Seq+1-first:last-first+1], at.Seq+1
 		drafts = someOf(drafts)
 		last = at.Seq + uint64(len(drafts))
 		if l != nil {
 			e.Listed, e.ListVersion = true, l.Version
 		}
-		if last < m.Seq {
+		if last < top {
 			e.Next.Seq, e.Next.Version = last, ""
 			if e.Listed && last == l.Seq {
 				e.Next.Version = l.Version

@@ -62,9 +62,9 @@ func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
 		}
 		return r.store.List(), is, nil
 	}
-	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+	err = s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 		objs, is = nil, Contents{}
-		if !s.whole(m) || g.Items == nil && m.Generation > 0 {
+		if !s.whole(m) || g.Items == nil && m.Contents != contentsNone {
 			return nil
 		}
 		if m.Degraded != "" {
@@ -92,5 +92,5 @@ func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
 
 // whole says whether m's contents are complete, as far as the file knows.
 func (s *Store) whole(m *sourceMeta) bool {
-	return m.listed() || !s.expectsProducer() && (m.Generation > 0 || m.ResourceVersion != "")
+	return m.listed() || !s.expectsProducer() && (m.Contents != contentsNone || m.ResourceVersion != "")
 }

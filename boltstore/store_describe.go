@@ -112,7 +112,7 @@ func given[T any](new, old []T) []T {
 // scope is the scope that the source's namespace or its first object shows, since a
 // custom resource may have been defined again after it was described. Without both it is
 // the described scope, "" if there is none. The error is of the first object.
-func (m *sourceMeta) scope(g genTx) (Scope, error) {
+func (m *sourceMeta) scope(g contentsTx) (Scope, error) {
 	if m.Source.Namespace != "" {
 		return ScopeNamespaced, nil
 	}
@@ -128,7 +128,7 @@ func (m *sourceMeta) scope(g genTx) (Scope, error) {
 }
 
 // firstKey is the key of the first object.
-func (g genTx) firstKey() (key string, ok bool, err error) {
+func (g contentsTx) firstKey() (key string, ok bool, err error) {
 	r, ok, err := g.Items.First()
 	if !ok || err != nil {
 		return "", false, err

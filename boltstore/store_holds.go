@@ -15,7 +15,7 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64, but []string) (
 	lacking []listing.Object, only bool, err error,
 ) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
-		g := src.gen(m.Generation)
+		g := src.contents()
 		if g.Items == nil {
 			lacking = listed
 			return nil
@@ -45,7 +45,7 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64, but []string) (
 // Where there is only a note, a transform may have given the object another key before.
 func (s *Claimed) Knows(c *Change) (yes bool, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
-		g, k := src.gen(m.Generation), index.AppendKey(nil, c.key)
+		g, k := src.contents(), index.AppendKey(nil, c.key)
 		raw, n := g.Items.Get(k), g.notes.get(k)
 		if n != nil && n.Unstored {
 			yes = raw != nil || n.Record != nil

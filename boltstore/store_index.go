@@ -161,7 +161,7 @@ func (s indexing) byIndex(name string, values []string) ([]any, error) {
 		return r.store.Index(name, indexValues(values))
 	}
 	objs := []any{}
-	built, err := s.readBuilt(name, func(m *sourceMeta, g genTx) error {
+	built, err := s.readBuilt(name, func(m *sourceMeta, g contentsTx) error {
 		keys, err := s.keys(m, g, name, values)
 		if err != nil {
 			return err
@@ -195,7 +195,7 @@ func (s indexing) byIndex(name string, values []string) ([]any, error) {
 }
 
 // keys returns the keys that have one of the values, each once and sorted.
-func (s indexing) keys(m *sourceMeta, g genTx, name string, values []string) ([]string, error) {
+func (s indexing) keys(m *sourceMeta, g contentsTx, name string, values []string) ([]string, error) {
 	b, err := s.open(m, g, name)
 	if b == nil {
 		return []string{}, err
@@ -211,7 +211,7 @@ func (s indexing) keys(m *sourceMeta, g genTx, name string, values []string) ([]
 
 // open opens an index of the file, nil if it has no values. The index must be complete: a
 // view may be older than a commit of a program that does not use the index.
-func (s indexing) open(m *sourceMeta, g genTx, name string) (*layout.Entries, error) {
+func (s indexing) open(m *sourceMeta, g contentsTx, name string) (*layout.Entries, error) {
 	if g.Items != nil && !m.Indices[name].Complete {
 		return nil, fmt.Errorf("the file has no complete index %q", name)
 	}
@@ -227,7 +227,7 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 		return r.store.IndexKeys(name, value)
 	}
 	keys := []string{}
-	built, err := s.indexing().readBuilt(name, func(m *sourceMeta, g genTx) (err error) {
+	built, err := s.indexing().readBuilt(name, func(m *sourceMeta, g contentsTx) (err error) {
 		keys, err = s.indexing().keys(m, g, name, []string{value})
 		return err
 	})
@@ -257,7 +257,7 @@ func (s *Store) listIndexFuncValues(name string) ([]string, error) {
 		return r.store.ListIndexFuncValues(name), nil
 	}
 	values := []string{}
-	built, err := s.indexing().readBuilt(name, func(m *sourceMeta, g genTx) error {
+	built, err := s.indexing().readBuilt(name, func(m *sourceMeta, g contentsTx) error {
 		b, err := s.indexing().open(m, g, name)
 		if b == nil {
 			return err
@@ -278,9 +278,9 @@ func (s *Store) listIndexFuncValues(name string) ([]string, error) {
 // readBuilt calls read if the file's index has all objects. If the index is just being
 // built since it has no version, it waits for that: to call the function for each object
 // takes no less.
-func (s indexing) readBuilt(name string, read func(*sourceMeta, genTx) error) (built bool, err error) {
+func (s indexing) readBuilt(name string, read func(*sourceMeta, contentsTx) error) (built bool, err error) {
 	for waited := false; ; waited = true {
-		err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+		err = s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 			if built = s.built(m, name); !built {
 				return nil
 			}
@@ -328,7 +328,7 @@ func (s indexing) scan(name string, fn func(key string, obj any, values []string
 	index := s.indexSet().fns[name]
 	var keys []string
 	var objs []any
-	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+	err := s.read(func(_ *sourceMeta, _ sourceTx, g contentsTx) error {
 		var raws []layout.Raw
 		if err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) }); err != nil {
 			return err

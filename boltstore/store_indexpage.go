@@ -15,7 +15,7 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 		return p, fmt.Errorf("boltstore: %s: %w", s.source, err)
 	}
 	s.indexing().awaitTried(name)
-	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+	err = s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil
 		if g.Items == nil {
 			return nil

@@ -38,6 +38,7 @@ type storeModel struct {
 	log     []modelEvent
 	past    []server // after each event
 	at      int      // events that the file has
+	ahead   int      // events that a list under way has shown, or one that did not end
 	rv, uid int
 
 	refuse    map[string]bool // names that the transform refuses
@@ -52,10 +53,10 @@ type storeModel struct {
 
 	moments momentsModel
 
-	fresh   bool       // nothing was told yet: the first list is not journaled
-	begun   *modelList // the first list that the file may have pages of
-	owes    bool       // the server was restored, and no list has shown it yet
-	crashed []byte     // the file with which the next life begins, nil: the one that is there
+	fresh   bool                  // nothing was told yet: the first list is not journaled
+	begun   map[string]*modelList // the first lists that the file may have pages of, by version
+	owes    bool                  // the server was restored, and no list has shown it yet
+	crashed []byte                // the file with which the next life begins, nil: the one that is there
 }
 
 type modelEvent struct {
@@ -151,6 +152,20 @@ func (m *storeModel) state() server {
 		return server{}
 	}
 	return m.past[m.at-1]
+}
+
+// mayBe says whether the file may have that object at a key: the one as of its resume point,
+// or one that a list has shown since.
+func (m *storeModel) mayBe(key string, obj *corev1.ConfigMap) bool {
+	if modelText(obj) == modelText(m.state()[key]) {
+		return true
+	}
+	for _, later := range m.past[min(m.at, len(m.past)):min(max(m.at, m.ahead), len(m.past))] {
+		if modelText(obj) == modelText(later[key]) {
+			return m.s.NewestPage() != ""
+		}
+	}
+	return false
 }
 
 // deliver commits some of the events that the file does not have.

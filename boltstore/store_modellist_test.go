@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubewake/kubewake/index"
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
@@ -37,16 +38,15 @@ func (m *storeModel) beginList(o RelistOptions) (*Relist, *modelList) {
 	m.must(err)
 	p, ok := r.TakenUp()
 	if !ok {
-		m.begun = nil
-		return r, m.listNow()
+		l := m.listNow()
+		r.NewestPage(l.rv)
+		m.ahead = max(m.ahead, l.at)
+		return r, l
 	}
-	l := *m.begun
+	l := *m.begun[p.ResourceVersion]
 	if l.from = len(l.objs); p.Continue != "" {
 		l.from, err = strconv.Atoi(p.Continue)
 		m.must(err)
-	}
-	if p.ResourceVersion != l.rv {
-		m.fail("a list at %s goes on at %s", p.ResourceVersion, l.rv)
 	}
 	return r, &l
 }
@@ -60,7 +60,10 @@ func (m *storeModel) giveList(r *Relist, l *modelList, page []runtime.Object, do
 	if done < len(l.objs) {
 		at.Continue = fmt.Sprint(done)
 	}
-	m.begun = l
+	if m.begun == nil {
+		m.begun = map[string]*modelList{}
+	}
+	m.begun[l.rv] = l
 	return r.PageTo(page, at)
 }
 
@@ -84,7 +87,7 @@ func (m *storeModel) list() { m.relist(false) }
 func (m *storeModel) relist(restored bool) {
 	if restored = restored || m.owes; restored {
 		m.owes = true
-		m.must(m.s.DropProgress())
+		m.must(m.s.DropPartial())
 	}
 	setMaxCommitBytes(m.db, []int{1, 4000, 4 << 20}[m.rnd.IntN(3)])
 	refuse := maps.Clone(m.refuse)
@@ -97,6 +100,7 @@ func (m *storeModel) relist(restored bool) {
 		}}
 	outdated, raw, abort := m.s.Outdated() != "", m.rnd.IntN(2) == 0, m.rnd.IntN(6) == 0
 	r, l := m.beginList(o)
+	defer m.noteHidden()
 	defer r.Abort()
 	defer m.db.h.setHook(nil)
 	l.refused = l.refused || len(refuse) > 0
@@ -146,6 +150,33 @@ func (m *storeModel) relist(restored bool) {
 	}
 }
 
+// noteHidden notes which objects an outdated list that has not ended has hidden.
+func (m *storeModel) noteHidden() {
+	m.must(m.s.view(func(_ *sourceMeta, src sourceTx) error {
+		for key := range m.told {
+			n := src.contents().notes.get(index.AppendKey(nil, key))
+			m.hidden[key] = m.hidden[key] || n != nil && n.Record != nil
+		}
+		return nil
+	}))
+}
+
+// knowHidden has handlers know the objects that the program wrote before the first list and
+// that this list has hidden.
+func (m *storeModel) knowHidden() {
+	m.must(m.s.view(func(_ *sourceMeta, src sourceTx) error {
+		for i := range 6 {
+			key := fmt.Sprint("ns/o", i)
+			if n := src.contents().notes.get(index.AppendKey(nil, key)); n != nil && n.Record != nil {
+				obj, err := m.s.reading().decodeRaw(key, n.Record)
+				m.must(err)
+				m.told[key], m.hidden[key] = obj.(*corev1.ConfigMap), true
+			}
+		}
+		return nil
+	}))
+}
+
 // unlike returns the objects of a page of which the file has not the same version.
 func (m *storeModel) unlike(r *Relist, page []runtime.Object) (want []runtime.Object) {
 	for _, obj := range page {
@@ -174,7 +205,8 @@ func (m *storeModel) commitList(r *Relist, l *modelList) bool {
 		}
 	}
 	m.must(err)
-	m.begun, m.owes, m.at = nil, false, l.at
+	m.begun, m.owes, m.at, m.ahead = nil, false, l.at, 0
+	m.must(m.s.indexing().buildNow(m.s.indexing().indexSet().fns)) // it is built beside other work
 	return true
 }
 
@@ -183,7 +215,7 @@ func (m *storeModel) setAside() {
 	m.say("another cluster")
 	m.must(m.s.Empty())
 	m.told, m.hidden, m.seq, m.fresh, m.begun, m.owes = server{}, map[string]bool{}, m.s.State().Seq, true, nil, false
-	m.srv, m.log, m.past, m.at, m.rv = server{}, nil, nil, 0, m.rnd.IntN(m.rv+1)
+	m.srv, m.log, m.past, m.at, m.ahead, m.rv = server{}, nil, nil, 0, 0, m.rnd.IntN(m.rv+1)
 	for range m.rnd.IntN(6) {
 		m.change()
 	}

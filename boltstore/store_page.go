@@ -31,7 +31,7 @@ func Before(key string, next []byte) bool {
 // objects, and about 256 KiB in the file, all from one commit. If n is less than one, it
 // returns one. An object is in one page only, whatever happens between pages.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
-	return s.reading().pageFor(from, n, func(_ *sourceMeta, g genTx) genTx { return g })
+	return s.reading().pageFor(from, n, func(_ *sourceMeta, g contentsTx) contentsTx { return g })
 }
 
 // ServerPage is Page for handlers. It is not synced before the first list, and after the
@@ -39,9 +39,9 @@ func (s *Store) Page(from []byte, n int) (p Page, err error) {
 // being loaded into memory: handlers and readers then have the same ones.
 func (s *Claimed) ServerPage(from []byte, n int) (p Page, err error) {
 	s.awaitMemory()
-	return s.reading().pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
+	return s.reading().pageFor(from, n, func(m *sourceMeta, g contentsTx) contentsTx {
 		if !m.listed() {
-			return genTx{}
+			return contentsTx{}
 		}
 		return g
 	})
@@ -54,8 +54,8 @@ func (s *Claimed) Latest(p Page) bool {
 	return p.Synced && m.Seq == p.Seq && m.Epoch == p.Epoch
 }
 
-func (s reading) pageFor(from []byte, n int, as func(*sourceMeta, genTx) genTx) (p Page, err error) {
-	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+func (s reading) pageFor(from []byte, n int, as func(*sourceMeta, contentsTx) contentsTx) (p Page, err error) {
+	err = s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 		g = as(m, g)
 		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil
 		if g.Items == nil {
@@ -86,7 +86,7 @@ func (s reading) unpacked(stored int) int {
 }
 
 // pageOf returns a page's records and where the next page begins.
-func (s reading) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
+func (s reading) pageOf(g contentsTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size := 0
 	next, err = layout.Page(g.Items.Cursor(), from, func(_ []byte, r layout.Raw) bool {
 		if len(raws) >= max(n, 1) || size >= pageBytes {

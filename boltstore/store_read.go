@@ -18,15 +18,15 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// read runs fn on the generation that is served, or on a zero genTx if none is. fn must
-// not keep its arguments.
-func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error {
+// read runs fn on the contents, or on zero ones if readers see none. fn must not keep its
+// arguments.
+func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g contentsTx) error) error {
 	return s.view(func(m *sourceMeta, src sourceTx) error {
 		s.mu.RLock()
 		hidden := s.hides(m)
 		s.mu.RUnlock()
 		if hidden {
-			return fn(m, src, genTx{})
+			return fn(m, src, contentsTx{})
 		}
 		g, err := src.served(m)
 		if err != nil {
@@ -236,7 +236,7 @@ func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 }
 
 func (s reading) get(key string) (obj any, exists bool, err error) {
-	err = s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+	err = s.read(func(_ *sourceMeta, _ sourceTx, g contentsTx) error {
 		if g.Items == nil {
 			return nil
 		}
@@ -292,7 +292,7 @@ func (s *Store) ListErr() ([]any, error) {
 		return r.store.List(), nil
 	}
 	objs := []any{}
-	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+	err := s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 		var raws []layout.Raw
 		if err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) }); err != nil {
 			return err
@@ -320,7 +320,7 @@ func (s *Store) ListKeysErr() ([]string, error) {
 		return r.store.ListKeys(), nil
 	}
 	keys := []string{}
-	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+	err := s.read(func(_ *sourceMeta, _ sourceTx, g contentsTx) error {
 		var errs []error
 		err := g.Items.Each(func(r layout.Raw) {
 			key, err := keyOf(r)

@@ -173,7 +173,7 @@ func (s *Store) Outdated() string {
 
 func (s *Store) outdated(m *sourceMeta) string {
 	switch {
-	case m.Generation == 0:
+	case m.Contents == contentsNone:
 		return ""
 	case m.TypeHash != s.typeHash:
 		return OutdatedType

@@ -66,7 +66,7 @@ func (s *Store) Key(obj any) (string, error) {
 // GetStored is GetByKey with the time. It reads the file. An object that an informer has
 // stored has no time: its time is Lost.
 func (s *Claimed) GetStored(key string) (o Stored, exists bool, err error) {
-	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+	err = s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 		r, ok := g.Items.Find(index.AppendKey(nil, key))
 		if !ok {
 			return nil
@@ -86,7 +86,7 @@ func (s *Claimed) GetStored(key string) (o Stored, exists bool, err error) {
 // PageStored is Page for objects with their times. With an error it returns the page's
 // other objects.
 func (s *Claimed) PageStored(from []byte, n int) (objs []Stored, next []byte, err error) {
-	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+	err = s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 		if g.Items == nil {
 			return nil
 		}

@@ -83,7 +83,7 @@ func asKnown(obj any, transform func(any) (any, error)) (any, error) {
 
 // hides says whether reads show nothing of the contents. The caller holds mu.
 func (s *Store) hides(m *sourceMeta) bool {
-	return s.outdated(m) != "" && !(s.lenient && s.decodes(m))
+	return m.Contents == contentsPartial || s.outdated(m) != "" && !(s.lenient && s.decodes(m))
 }
 
 func (s *Store) hidden() bool {
@@ -102,11 +102,11 @@ func (s *Store) decodes(m *sourceMeta) bool {
 // hideUnreadable hides outdated contents after all if some of their objects cannot be decoded
 // in the claim's Go type. They are no damage. Damaged objects say nothing about the others.
 func (s *Store) hideUnreadable() {
-	if m := s.metaNow(); !s.lenient || m.Generation == 0 || m.TypeHash == s.typeHash {
+	if m := s.metaNow(); !s.lenient || m.Contents == contentsNone || m.TypeHash == s.typeHash {
 		return
 	}
 	var unreadable atomic.Bool
-	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+	err := s.read(func(_ *sourceMeta, _ sourceTx, g contentsTx) error {
 		var raws []layout.Raw
 		err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) })
 		_ = s.reading().decodeEach(raws, func(_ int, key string, r *format.Record) error { // reads note damage

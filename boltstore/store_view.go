@@ -84,7 +84,7 @@ func (db *DB) viewOf(m *sourceMeta) (Claim, error) {
 		u.SetGroupVersionKind(schema.FromAPIVersionAndKind(m.APIVersion, m.Kind))
 		return Claim{Source: m.Source, Example: u, Codec: s.codec}, nil
 	}
-	if _, id, own := strings.Cut(m.TypeHash, ofCodec); own && err == nil && m.Generation > 0 {
+	if _, id, own := strings.Cut(m.TypeHash, ofCodec); own && err == nil && m.Contents != contentsNone {
 		err = fmt.Errorf("a codec of a program's own, %s, has stored its objects: they can be read while that program runs, from its DB or over its socket", id)
 	}
 	return Claim{Source: m.Source, Example: example}, err

@@ -271,7 +271,7 @@ func (s *Store) noteWithList(fn func(*sourceMeta)) bool {
 	s.db.h.writeMu.Lock()
 	defer s.db.h.writeMu.Unlock()
 	m := s.metaNow()
-	if m.Generation > 0 || s.errReleased() != nil {
+	if m.Contents != contentsNone || s.errReleased() != nil {
 		return false
 	}
 	m = m.clone()

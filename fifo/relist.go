@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // Relisted is handed out by Pop for a relist whose changes are not kept in memory.
@@ -19,6 +20,8 @@ type Relisted struct {
 	// First says that the source was empty, and that nothing has been journaled.
 	// Otherwise the journal has the differences.
 	First bool
+	// More says that the relist goes on.
+	More bool
 }
 
 // ExpectResume announces a Reflector that goes on from the file. The next Replace does
@@ -54,6 +57,7 @@ func (q *Queue) Replace(list []any, rv string) error {
 		return err
 	}
 	defer r.Abort()
+	r.NewestPage(rv)
 	if err := r.Page(objs); err != nil {
 		return err
 	}
@@ -68,6 +72,7 @@ type Relist struct {
 	began  time.Time            // when its first page was asked for, in this life or an earlier one
 	slept  func() time.Duration // what the machine has slept since then
 	failed int                  // objects that could not be stored
+	told   uint64               // seq up to which Pop has handed out what it has journaled
 	ended  bool                 // by Commit or Abort
 }
 
@@ -134,14 +139,33 @@ func (q *Queue) endListing() {
 	q.cond.Broadcast()
 }
 
-// Abort ends the relist and removes what was staged, but for the pages of a first list,
-// see boltstore.Relist.Abort. After Commit, Abort does nothing.
+// PageTo is boltstore.Relist.PageTo. Pop hands out what is journaled with the page.
+func (r *Relist) PageTo(objs []runtime.Object, at listing.Progress) error {
+	err := r.Relist.PageTo(objs, at)
+	if seq := r.Journaled(); seq > r.told {
+		r.told = seq
+		r.q.pushRelisted(Relisted{More: true})
+	}
+	return err
+}
+
+// Abort ends the relist, see boltstore.Relist.Abort. After Commit, Abort does nothing.
 func (r *Relist) Abort() {
 	if !r.ended {
 		r.ended = true
 		r.Relist.Abort()
+		if r.Journaled() > 0 {
+			r.q.pushRelisted(Relisted{})
+		}
 		r.q.endListing()
 	}
+}
+
+func (q *Queue) pushRelisted(r Relisted) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.push(outgoing{delta: &cache.Delta{Type: cache.ReplacedAll, Object: r}})
+	q.cond.Broadcast()
 }
 
 // unstored counts a listed object that could not be stored.

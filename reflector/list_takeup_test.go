@@ -249,7 +249,7 @@ func (f *fixture) diesBeforeCommit() {
 	f.die(func() { f.queue.Close() })
 }
 
-// TestAllPagesReadBefore: if only the commit was missing, no page is requested again.
+// TestAllPagesReadBefore: if only the commit was missing, the last page is requested again.
 func TestAllPagesReadBefore(t *testing.T) {
 	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		f.diesBeforeCommit()
@@ -257,7 +257,7 @@ func TestAllPagesReadBefore(t *testing.T) {
 		f.sim.ResetRequests()
 		f.reflect()
 		after(5 * time.Second)
-		if n := f.traffic(); n.pages != 0 || !f.queue.HasSynced() {
+		if n := f.traffic(); n.pages != 1 || !f.queue.HasSynced() {
 			t.Errorf("%+v, %s", n, f.State())
 		}
 		if d := f.differs(); d != "" {

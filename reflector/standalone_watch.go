@@ -74,8 +74,11 @@ func (s *Standalone) pop() {
 
 // deliver waits until a watch has taken the change, or a list has it.
 func (s *Standalone) deliver(d cache.Delta) {
-	ev, seq := s.event(d)
 	r, ok := d.Object.(fifo.Relisted)
+	if r.More {
+		return // its end is delivered, too
+	}
+	ev, seq := s.event(d)
 	fresh := ok && r.First // other contents, with seqs of their own
 	s.mu.Lock()
 	defer s.mu.Unlock()

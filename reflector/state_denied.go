@@ -39,7 +39,7 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server
 		return
 	}
 	if !s.store.State().Synced { // the pages of an interrupted list go, too
-		if err := s.store.DropProgress(); err != nil {
+		if err := s.store.DropPartial(); err != nil {
 			s.log.Error(err, "The server refuses these objects, and those already listed could not be removed yet", "source", s.store.Source().String())
 		}
 		return

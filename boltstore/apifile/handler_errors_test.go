@@ -25,12 +25,9 @@ func TestErrorsAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	filetest.InSource(t, path, func(src *bolt.Bucket) error {
-		gens := src.Bucket([]byte("gen"))
-		return gens.ForEachBucket(func(gen []byte) error {
-			items := gens.Bucket(gen).Bucket([]byte("items"))
-			key, _ := items.Cursor().First()
-			return items.Put(slices.Clone(key), []byte("no record"))
-		})
+		items := src.Bucket([]byte("items"))
+		key, _ := items.Cursor().First()
+		return items.Put(slices.Clone(key), []byte("no record"))
 	})
 	var said strings.Builder
 	log := funcr.New(func(_, args string) { said.WriteString(args) }, funcr.Options{})

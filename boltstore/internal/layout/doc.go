@@ -4,21 +4,22 @@
 //
 //	/file/header                       the file's header
 //	/sources/<id>/meta                 the source's state
-//	/sources/<id>/gen/<n>/items        [Items]: item key → record
-//	/sources/<id>/gen/<n>/index/<name> [Entries]: (value, key) → ()
-//	/sources/<id>/gen/<n>/notes        [Box]: item key → note of an object that is unstored or unindexed
-//	/sources/<id>/gen/<n>/progress     progress of a first list
+//	/sources/<id>/items                [Items]: item key → record
+//	/sources/<id>/index/<name>         [Entries]: (value, key) → ()
+//	/sources/<id>/notes                [Box]: item key → note of an object that is unstored or unindexed
 //	/sources/<id>/journal              [Blocks]: seq of its first entry → block
 //	/sources/<id>/pending/<name>       [Box]: item key → pending key of a durable handler
 //
-// The header, meta and progress are values at a key. All other names are buckets, with
+// A relist writes in place. Until a first list has ended, meta says that the contents are
+// partial, how far the list has come, and readers see none of them.
+//
+// The header and meta are values at a key. All other names are buckets, with
 // the form of their keys and values.
 //
 // Most buckets have the sequence [Signature], which shows whose file a page belongs to.
 //
-// In an encrypted file values are sealed: records, notes, progress, meta, blocks
-// and pending keys. Associated data binds each to its place: it cannot be
-// decrypted anywhere else. A meta is bound to being one, and names its source itself. Keys,
-// and with them index entries, are as in a plain file. Sealing fails only for sizes that
-// bbolt would refuse.
+// In an encrypted file values are sealed: records, notes, meta, blocks and pending keys.
+// Associated data binds each to its place: it cannot be decrypted anywhere else. A meta is
+// bound to being one, and names its source itself. Keys, and with them index entries, are
+// as in a plain file. Sealing fails only for sizes that bbolt would refuse.
 package layout

@@ -12,7 +12,7 @@ import (
 // IndexBucket is the name of the bucket of an index. bbolt refuses an empty name.
 func IndexBucket(name string) []byte { return index.AppendKey(nil, name) }
 
-// Indices are the indices of one generation.
+// Indices are the indices of a source.
 type Indices struct {
 	Bucket *bolt.Bucket
 	late   *pages.Late
@@ -30,6 +30,14 @@ func (x *Indices) Open(name string) *Entries {
 func (x *Indices) Create(name string) (*Entries, error) {
 	b, err := Create(x.Bucket, IndexBucket(name))
 	return x.entries(b), err
+}
+
+// Drop removes the index called name, if there is one.
+func (x *Indices) Drop(name string) error {
+	if x.Bucket.Bucket(IndexBucket(name)) == nil {
+		return nil
+	}
+	return Drop(x.Bucket, IndexBucket(name))
 }
 
 func (x *Indices) entries(b *bolt.Bucket) *Entries {

@@ -10,22 +10,21 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// Items are the records of one generation, by item key. Methods that read accept a nil
+// Items are the records of a source, by item key. Methods that read accept a nil
 // receiver, except Cursor.
 type Items struct {
 	Bucket *bolt.Bucket
 	Owner  format.Owner
 	seal   *seal.Sealer
 	id     []byte // of the source
-	gen    []byte
 	late   *pages.Late
 }
 
 // SealItems returns Items without a bucket, which can only seal.
-func SealItems(s *seal.Sealer, id string, gen uint64) *Items {
+func SealItems(s *seal.Sealer, id string) *Items {
 	it := &Items{Owner: format.OwnerOf(id), seal: s}
 	if s != nil {
-		it.id, it.gen = []byte(id), U64(gen)
+		it.id = []byte(id)
 	}
 	return it
 }
@@ -42,7 +41,7 @@ func (r Raw) Open() []byte {
 	if r.In == nil || r.In.seal == nil {
 		return r.Stored
 	}
-	v, err := r.In.seal.OpenValue(r.Stored, place(placeRecord, r.In.id, r.In.gen, r.Key))
+	v, err := r.In.seal.OpenValue(r.Stored, place(placeRecord, r.In.id, r.Key))
 	if err != nil {
 		return unopened
 	}
@@ -109,7 +108,7 @@ func (it *Items) First() (r Raw, ok bool, err error) {
 func (it *Items) Put(k, v []byte) error {
 	if it.seal != nil {
 		var err error
-		if v, err = it.seal.Value(v, place(placeRecord, it.id, it.gen, k)); err != nil {
+		if v, err = it.seal.Value(v, place(placeRecord, it.id, k)); err != nil {
 			return err
 		}
 	}

@@ -19,18 +19,14 @@ func place(kind byte, parts ...[]byte) []byte {
 }
 
 const (
-	placeMeta     = 'm'
-	placeRecord   = 'r' // of source, generation, item key
-	placeBlock    = 'b' // of source, seq, head
-	placeBox      = 'x' // a box, of source, kind, sub
-	placeBoxed    = 'y' // a value in a box, of that place, key
-	placeProgress = 'p' // of source
-	sealedBlock   = 0x81
-	maxBlockHead  = 1 + 2*binary.MaxVarintLen64
+	placeMeta    = 'm'
+	placeRecord  = 'r' // of source, item key
+	placeBlock   = 'b' // of source, seq, head
+	placeBox     = 'x' // a box, of source, kind, sub
+	placeBoxed   = 'y' // a value in a box, of that place, key
+	sealedBlock  = 0x81
+	maxBlockHead = 1 + 2*binary.MaxVarintLen64
 )
-
-// ProgressPlace is the place of the progress of a source's first list.
-func ProgressPlace(id string) []byte { return place(placeProgress, []byte(id)) }
 
 // unopened stands for a value that cannot be decrypted. No record or sum is so short.
 var unopened = []byte{}

@@ -16,7 +16,6 @@ import (
 var (
 	BucketFile    = []byte("file")
 	BucketSources = []byte("sources")
-	BucketGen     = []byte("gen")
 	BucketItems   = []byte("items")
 	BucketIndex   = []byte("index")
 	BucketJournal = []byte("journal")

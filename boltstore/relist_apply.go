@@ -1,0 +1,207 @@
+package boltstore
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/internal/listing"
+	"github.com/kubewake/kubewake/internal/versions"
+)
+
+// listBatch is what a batch of a relist says besides its changes. Any but the last one leaves
+// the resume point as it is.
+type listBatch struct {
+	r  *Relist
+	at *listing.Progress // a first list has come that far with the batch; nil: not known
+	// unstored counts objects that could not be stored and whose keys are not known.
+	unstored uint64
+	end      *listEnd // nil: the list goes on
+}
+
+// listEnd is what the end of a list says.
+type listEnd struct {
+	resourceVersion string
+	confirmed       time.Time
+}
+
+// listProgress says how far a first list has come, and of which server.
+type listProgress struct {
+	At         listing.Progress `msgpack:"at"`
+	BeganBy    *stamp           `msgpack:"beganBy,omitempty"`
+	ClusterUID string           `msgpack:"clusterUID"`
+	Server     string           `msgpack:"server"`
+}
+
+// source opens the source. The file and the epoch must be those in which the relist
+// began.
+func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
+	if r.file != r.s.db.replaced.Load() {
+		return sourceTx{}, ErrReplaced
+	}
+	if err := r.s.errReleased(); err != nil {
+		return sourceTx{}, err
+	}
+	if r.epoch != r.s.metaNow().Epoch {
+		return sourceTx{}, fmt.Errorf("%w: the objects that it was compared with were removed", ErrAbandoned)
+	}
+	return r.s.bucket(tx)
+}
+
+// startsOver says whether the list will remove what an interrupted one has left.
+func (r *Relist) startsOver() bool { return r.first && !r.began && r.taken == nil }
+
+// begin prepares m for the batch.
+func (l *listBatch) begin(m *sourceMeta) {
+	r, s := l.r, l.r.s
+	if !r.began {
+		if r.taken == nil {
+			m.Noted.Nameless = 0
+		}
+		switch {
+		case m.Contents == contentsNone:
+			m.TypeHash, m.Transform = s.typeHash, s.transformVersion()
+		case r.all:
+			m.mix(s.typeHash)
+			m.Formed = m.Seq + 1
+		}
+	}
+	if r.hurt {
+		m.Degraded = cmp.Or(m.Degraded, r.damage)
+	}
+	if r.first {
+		m.Contents = contentsPartial
+	}
+	if m.Noted.Nameless += l.unstored; l.unstored > 0 {
+		m.Noted.Why = r.unstored
+	}
+}
+
+// stamp notes in meta how far the list has come, once its changes have been journaled. was
+// is the meta before the batch.
+func (l *listBatch) stamp(a *applier, was *sourceMeta) error {
+	r, m := l.r, a.m
+	if l.end != nil {
+		return l.stampEnd(a, was)
+	}
+	if !versions.Newer(m.ResourceVersion, r.newest) && !versions.Newer(m.NewestPage, r.newest) {
+		m.NewestPage = r.newest
+	}
+	if r.first {
+		if l.at != nil {
+			wall, by := r.s.db.device.at(l.at.Began)
+			m.Progress = &listProgress{*l.at, by, r.o.ClusterUID, r.o.Server}
+			m.Progress.At.Began = time.Unix(0, wall)
+		}
+		return nil
+	}
+	m.markList(was, m.ResourceVersion, m.remark, true, a.now)
+	return nil
+}
+
+// stampEnd notes in meta that the source was listed, and how: as of which version, in which
+// form, by which server.
+func (l *listBatch) stampEnd(a *applier, was *sourceMeta) error {
+	r, m := l.r, a.m
+	if r.hurt {
+		if _, err := a.recount(nil); err != nil {
+			return err
+		}
+		m.Degraded = ""
+	}
+	if r.lost {
+		if err := a.src.restartHandlers(m); err != nil {
+			return err
+		}
+	}
+	if indices := r.s.indexing(); r.all && r.indices == indices.indexSet() {
+		indices.complete(m, r.indices.fns) // every record has values for these
+	}
+	rv := l.end.resourceVersion
+	r.listedAt(m, was, rv)
+	m.markList(was, rv, r.first || r.all || r.o.NewTimeline || m.remark || was.Local, false, a.now)
+	m.Contents, m.Local, m.Progress = contentsWhole, false, nil
+	m.ResourceVersion, m.ServedForm = rv, r.o.ServedForm
+	if m.NewestPage = ""; versions.Newer(r.newest, rv) {
+		m.NewestPage = r.newest
+	}
+	m.confirm(r.s.db.device, l.end.confirmed)
+	r.s.compared.Store(nil)
+	m.Compared, m.ComparedBy = r.s.db.device.at(r.s.db.opts.Clock.Now())
+	if m.Differed = 0; r.o.Audit && !r.first {
+		m.Differed = uint64(r.missed + r.Deleted)
+	}
+	if r.all && !r.first || m.Reformed > 0 && was.Noted.unstored() > 0 { // notes have objects of another form
+		m.Reformed = m.Seq + 1
+	}
+	if m.Noted.unstored() == 0 {
+		m.Noted.Why = ""
+	}
+	m.TypeHash, m.Transform = r.s.typeHash, r.s.transformVersion()
+	r.s.setKind(m)
+	if r.o.NewTimeline {
+		m.Timeline++
+	}
+	m.Restored = m.Restored && !r.first && !r.o.NewTimeline
+	r.noteServer(m)
+	return nil
+}
+
+// visible is called once readers see the batch.
+func (l *listBatch) visible(m *sourceMeta) {
+	r := l.r
+	r.began = true
+	if l.end == nil {
+		return
+	}
+	r.s.db.warnLacksFields(m)
+	if r.hurt {
+		r.s.forgetDamage()
+	}
+	if r.first || r.all {
+		r.s.settleMemory()
+	}
+	r.s.indexing().buildMissing()
+	r.s.stirHandlers()
+}
+
+// mixedType is the type hash of contents that are stored in part under another Go type or
+// transform than the rest. No program's type has it.
+const mixedType = "mixed"
+
+// mix notes that objects of the type hash come among those that are there.
+func (m *sourceMeta) mix(typeHash string) {
+	_, was, _ := strings.Cut(m.TypeHash, ofCodec)
+	_, is, _ := strings.Cut(typeHash, ofCodec)
+	switch {
+	case was != is:
+		m.TypeHash = mixedType + ofCodec + mixedType // no codec reads all of them
+	case is != "":
+		m.TypeHash = mixedType + ofCodec + is
+	default:
+		m.TypeHash = mixedType
+	}
+}
+
+// noteServer notes in m which server has answered the list. SetServer's notes since the
+// list began are newer than the options, and the pages are newer still.
+func (r *Relist) noteServer(m *sourceMeta) {
+	began := listing.Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server}
+	if m.ClusterUID != r.known.ClusterUID {
+		began.ClusterUID = ""
+	}
+	if m.Server != r.known.Address {
+		began.Address = ""
+	}
+	m.answeredBy(began)
+	m.answeredBy(r.by)
+}
+
+// dropPartial makes m describe contents of which nothing was stored.
+func (m *sourceMeta) dropPartial() {
+	m.empty()
+	m.Contents, m.Progress = contentsNone, nil
+}
