@@ -102,9 +102,6 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 		s.release()
 		return nil, err
 	}
-	if err := s.indexing().reindexNoted(); err != nil { // retried later
-		db.log().Error(err, "Objects could not be indexed again", "source", c.Source.String())
-	}
 	db.tellKept(c.Source)
 	return claimed, nil
 }

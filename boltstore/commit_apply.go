@@ -216,6 +216,11 @@ func (a *applier) stale(c *Change, old *format.Record) bool {
 // recordOf makes the record of an object that is stored.
 func (a *applier) recordOf(c *Change, was keyState) (next *format.Record, raw []byte, err error) {
 	a.forgetIndices(c.set)
+	for _, name := range c.failed {
+		im := a.m.Indices[name]
+		im.Failed++
+		a.m.Indices[name] = im
+	}
 	next = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: a.m.Seq + uint64(len(a.drafts)) + 1,
 		Values: c.values}
 	c.fill(next)

@@ -26,9 +26,7 @@ type Change struct {
 	quiet   bool   // only the index values differ: handlers are not told
 	size    int    // of the payload before packing; 0: it is not packed
 
-	// failed are the indices whose functions failed, failedWhy is one of the reasons.
-	failed    []string
-	failedWhy string
+	failed []string // the indices whose functions failed
 	// unstored is why the object cannot be stored. The change then stores a note of it.
 	unstored string
 	nameless bool // the key is not known either

@@ -184,9 +184,13 @@ func readWhole(path string, o Options) (word string, objs []string) {
 			break
 		}
 	}
-	notes, notesErr := s.Noted(1 << 20)
+	var notes []*note
+	notesErr := s.view(func(_ *sourceMeta, src sourceTx) (err error) {
+		notes, _, err = src.contents().notes.page(nil, 1<<20, s.damaged)
+		return err
+	})
 	for _, n := range notes {
-		objs = append(objs, "refused "+n.Key+"="+n.ResourceVersion)
+		objs = append(objs, "refused "+n.Key+"="+n.RV)
 	}
 	bad = bad || err != nil || notesErr != nil || s.Err() != nil || len(db.AsidePaths()) > 0
 	if err := db.h.view(func(tx *bolt.Tx) error { return verifyAll(tx, db.h.seal) }); err != nil || bad {

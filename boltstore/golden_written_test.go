@@ -122,7 +122,7 @@ func goldenWrittenText(t *testing.T, db *DB) string {
 		st := s.State()
 		fmt.Fprintf(&b, "%s at version %s, %d not stored, %d not indexed, local %t\n",
 			st.Source, st.ResourceVersion, st.Unstored, st.Unindexed, s.metaNow().Local)
-		sorted("noted", notedOf(t, s))
+		sorted("noted", notedOf(t, s.Store))
 		objs, err := s.ListErr()
 		if err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func goldenWrittenText(t *testing.T, db *DB) string {
 			told = append(told, fmt.Sprint(e.Key, " ", e.Type, " ", object(e.Previous()), " ", object(e.Object())))
 		}
 		sorted("told", told)
-		sorted("noted then", notedOf(t, s))
+		sorted("noted then", notedOf(t, s.Store))
 		sound()
 		s.Release()
 	}

@@ -62,8 +62,11 @@ func (s indexing) build(add cache.Indexers) error {
 	m := s.metaNow()
 	build, names := cache.Indexers{}, map[string]bool{}
 	for name, fn := range add {
-		if !s.built(m, name) {
-			build[name], names[name] = fn, true
+		if s.built(m, name) && m.Indices[name].Failed == 0 {
+			continue
+		}
+		if build[name] = fn; !s.built(m, name) {
+			names[name] = true
 		}
 	}
 	if len(build) > 0 {
@@ -115,24 +118,26 @@ func (s indexing) reindex(build cache.Indexers) error {
 	)
 	var from []byte
 	var file uint64
+	before, failed := s.metaNow(), map[string]uint64{}
 	for begun := false; ; {
 		select {
 		case <-s.ended:
 			return fmt.Errorf("boltstore: %s was released: %w", s.source, ErrClosed)
 		default:
 		}
-		raws, noted, next, now, err := s.rawPage(from, step)
+		raws, next, now, err := s.rawPage(from, step)
 		if err != nil {
 			return err
 		}
 		if from != nil && now != file {
 			from = nil // records that were passed may be older ones in a healed file
+			clear(failed)
 			continue
 		}
 		file = now
 		changed := map[string]reindexed{}
 		for some := range slices.Chunk(raws, atOnce) {
-			values, err := s.newValues(some, build, noted)
+			values, err := s.newValues(some, build, failed)
 			if err != nil {
 				return err
 			}
@@ -158,7 +163,15 @@ func (s indexing) reindex(build cache.Indexers) error {
 			break
 		}
 	}
-	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error { s.complete(m, build); return nil })
+	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
+		s.complete(m, build)
+		for name := range build {
+			im := m.Indices[name]
+			im.Failed += failed[name] - before.Indices[name].Failed // with those of changes meanwhile
+			m.Indices[name] = im
+		}
+		return nil
+	})
 }
 
 // complete notes that every record has values by the given functions.
@@ -189,13 +202,11 @@ func (m *sourceMeta) doubtIndices() {
 
 // rawPage copies records out of the file, so that user functions run outside any
 // transaction. file is DB.replaced at that time.
-func (s indexing) rawPage(from []byte, n int) (
-	raws []layout.Raw, noted map[string][]string, next []byte, file uint64, err error,
-) {
-	err = s.view(func(m *sourceMeta, src sourceTx) error {
+func (s indexing) rawPage(from []byte, n int) (raws []layout.Raw, next []byte, file uint64, err error) {
+	err = s.view(func(_ *sourceMeta, src sourceTx) error {
 		file = s.db.replaced.Load()
 		g := src.contents()
-		raws, noted = nil, map[string][]string{}
+		raws = nil
 		size := 0
 		if g.Items == nil {
 			return nil
@@ -207,16 +218,11 @@ func (s indexing) rawPage(from []byte, n int) (
 			}
 			size += s.reading().unpacked(len(r.Stored))
 			raws = append(raws, layout.Raw{Key: bytes.Clone(r.Key), Stored: bytes.Clone(r.Open())})
-			if m.Noted.Unindexed > 0 {
-				if n := g.notes.get(r.Key); n != nil && len(n.Indices) > 0 {
-					noted[string(r.Key)] = n.Indices
-				}
-			}
 			return true
 		})
 		return err
 	})
-	return raws, noted, next, file, err
+	return raws, next, file, err
 }
 
 // countReindexed counts the indices that are built or brought up to date. It logs them
@@ -256,15 +262,13 @@ func (s indexing) countReindexed(m *sourceMeta, build map[string]bool) {
 type reindexed struct {
 	crc    uint32
 	values []format.IndexValues
-	// done are the indices whose functions were called, failed those whose functions
-	// failed. why is the reason of one failure.
-	done, failed []string
-	why          string
 }
 
-// newValues returns, by item key, the records whose values have changed. It also returns
-// records of which a function failed, now or, as noted, before.
-func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, noted map[string][]string) (map[string]reindexed, error) {
+// newValues returns, by item key, the records whose values have changed. It counts in failed
+// how often a function failed.
+func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, failed map[string]uint64) (
+	map[string]reindexed, error,
+) {
 	keys, objs, err := s.reading().decodeAll(raws, false)
 	if s.note(err) != nil && !errors.Is(err, ErrDamaged) {
 		return nil, err
@@ -281,18 +285,17 @@ func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, noted map[s
 		c := reindexed{crc: r.CRC}
 		for name, fn := range build {
 			values, err := call(name, fn, objs[i])
-			c.done = append(c.done, name)
 			if err != nil {
 				s.unindexed(err, keys[i])
-				c.failed, c.why = append(c.failed, name), short(err)
+				failed[name]++
 			}
 			removed, added := index.Diff(r.ValuesOf(name), values)
 			if len(removed)+len(added) > 0 {
 				c.values = append(c.values, format.IndexValues{Name: name, Values: values})
 			}
 		}
-		if k := string(raws[i].Key); len(c.values)+len(c.failed)+len(noted[k]) > 0 {
-			changed[k] = c
+		if len(c.values) > 0 {
+			changed[string(raws[i].Key)] = c
 		}
 	}
 	for i := 0; i < len(objs); i++ {
@@ -323,12 +326,6 @@ func (s indexing) rewrite(src sourceTx, m *sourceMeta, changed map[string]reinde
 		}
 		key, old, err := s.owner.ParseRecord([]byte(k), bytes.Clone(v))
 		if err != nil || old.CRC != c.crc {
-			continue
-		}
-		if err := a.noteReindexed([]byte(k), key, c); err != nil {
-			return err
-		}
-		if len(c.values) == 0 {
 			continue
 		}
 		next := *old

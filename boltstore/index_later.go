@@ -10,6 +10,44 @@ import (
 
 // This file has what builds indices beside other work.
 
+// Failed index functions are called again after a wait, which doubles as long as any of
+// them fails.
+const (
+	firstReindex = time.Second
+	mostReindex  = 10 * time.Minute
+)
+
+// retryFailed starts a goroutine that builds the indices again whose functions have failed,
+// until none fails or the store is released. The caller holds s.mu.
+func (s indexing) retryFailed() {
+	if s.retrying || s.viewed || s.meta == nil || !s.failing(s.meta) || s.ending() {
+		return
+	}
+	s.retrying = true
+	s.retriers.Go(func() {
+		for wait, done := firstReindex, false; !done && s.pause(wait); wait = min(2*wait, mostReindex) {
+			if err := s.buildNow(s.indexSet().fns); err != nil && !errors.Is(err, ErrClosed) {
+				s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source", s.source.String())
+				wait = min(wait, triedAgain/4) // so that DB.Err shows it until it is written
+			}
+			s.mu.Lock()
+			done = !s.failing(s.meta)
+			s.retrying = !done
+			s.mu.Unlock()
+		}
+	})
+}
+
+// failing says whether a function of the program's indices has failed. The caller holds s.mu.
+func (s indexing) failing(m *sourceMeta) bool {
+	for name := range s.indexers.fns {
+		if m.Indices[name].Failed > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // buildLater builds all missing indices, beside other work. It tries until it succeeds or
 // the store is released. tried is closed once it has tried.
 func (s indexing) buildLater() (tried <-chan struct{}) {

@@ -3,7 +3,6 @@ package boltstore
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/kubewake/kubewake/index"
@@ -53,47 +52,4 @@ func TestMendKeepsNotes(t *testing.T) {
 	expectNoted(t, "the function succeeds", s)
 	wantOne(t, "the function succeeds", s, "odd", "v2")
 	wantOne(t, "the function succeeds", s, "odd", "v3")
-}
-
-// TestIndexNamesOfDamagedNotes: a note of an index function that failed cannot be read.
-// However this ends, no index that lacks the object counts as complete, even one that the
-// program does not use.
-func TestIndexNamesOfDamagedNotes(t *testing.T) {
-	for _, how := range []string{"mended", "salvaged"} {
-		for _, used := range []bool{true, false} {
-			t.Run(fmt.Sprint(how, " used ", used), func(t *testing.T) {
-				path := testPath(t)
-				db, s := filledByProgram(t, path)
-				must(t, s.updateMeta(func(src sourceTx, m *sourceMeta) error {
-					flipNoted(t, src.contents().Notes().Bucket, func(_, _ []byte) bool { return true })
-					return nil
-				}))
-				abandon(t, db, s)
-				c := failing(&[]string{})
-				if !used {
-					c = wordsOnly()
-				}
-				db = openTest(t, path, Options{ObjectMemory: -1})
-				s = claimTest(t, db, c)
-				switch how {
-				case "mended":
-					if s.Err() == nil {
-						t.Fatal("the damage was not noticed")
-					}
-					must(t, s.Mend())
-				case "salvaged":
-					must(t, db.healing().healNow(errors.New("a test")))
-				}
-				if used {
-					wantOne(t, "at once", s, "odd", "v2")
-					waitBuilt(t, s, "odd")
-					wantOne(t, "the file has the index", s, "odd", "v2")
-				}
-				wantsSound(t, "afterwards", db)
-				abandon(t, db, s)
-				s = claimTest(t, openTest(t, path, Options{}), failing(&[]string{}))
-				wantOne(t, "the next life", s, "odd", "v2")
-			})
-		}
-	}
 }

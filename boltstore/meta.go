@@ -88,11 +88,13 @@ func (d digest) compare(o format.Owner, raws []layout.Raw) error {
 }
 
 // indexMeta is the part of meta about one index. The index is complete once the function
-// of that version has indexed every record. Its values and entries are in records and
-// bucket even before.
+// of that version was called for every record. Its values and entries are in records and
+// bucket even before. Failed counts how often the function failed when the index was built,
+// and since.
 type indexMeta struct {
 	Version  string `msgpack:"version"`
 	Complete bool   `msgpack:"complete"`
+	Failed   uint64 `msgpack:"failed,omitempty"`
 	Digest   digest `msgpack:"digest"`
 }
 
@@ -223,7 +225,10 @@ func (m *sourceMeta) state(d *device) State {
 	}
 	if m.Contents != contentsPartial {
 		st.Objects, st.Bytes = m.Items.Count, m.Bytes
-		st.Unstored, st.UnstoredReason, st.Unindexed = m.Noted.unstored(), m.Noted.Why, m.Noted.Unindexed
+		st.Unstored, st.UnstoredReason = m.Noted.unstored(), m.Noted.Why
+		for _, im := range m.Indices {
+			st.Unindexed += im.Failed
+		}
 	}
 	if m.Confirmed != 0 {
 		st.Confirmed = time.Unix(0, m.Confirmed)

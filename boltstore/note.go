@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	bolt "go.etcd.io/bbolt"
@@ -17,48 +16,37 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// A note names an object that the resume point has passed although the object, or its
-// values in an index, could not be stored. The transaction that passes the object writes
-// the note. The transaction that stores the object, finds it gone or computes the missing
-// values removes the note.
+// A note names an object that the resume point has passed although the object could not be
+// stored. The transaction that passes the object writes the note. The transaction that
+// stores the object or finds it gone removes the note.
 
 // note is the note of one key.
 type note struct {
 	Key  string `msgpack:"key"`
 	Time int64  `msgpack:"time"` // unix ns, when it was last written
 	Why  string `msgpack:"why"`  // reason of the last failure, in short
-	// Unstored: the server has another state of the object than the file, at version RV
-	// or later.
-	Unstored bool   `msgpack:"unstored,omitempty"`
-	RV       string `msgpack:"rv,omitempty"`
+	// RV: the server has another state of the object than the file, at that version or
+	// later.
+	RV string `msgpack:"rv,omitempty"`
 	// Record is the file's earlier record, if that must not be served any more.
 	Record []byte `msgpack:"record,omitempty"`
-	// Indices are those for which the record has no values, because their functions
-	// failed.
-	Indices []string `msgpack:"indices,omitempty"`
 
 	damage error // why the note cannot be read
 }
 
 // noted is meta's summary of the notes.
 type noted struct {
-	Unstored  uint64 `msgpack:"unstored"`  // keys
-	Unindexed uint64 `msgpack:"unindexed"` // keys
-	Nameless  uint64 `msgpack:"nameless"`  // unstored objects whose key is not known
-	Why       string `msgpack:"why"`       // reason of the last unstored object
+	Unstored uint64 `msgpack:"unstored"` // keys
+	Nameless uint64 `msgpack:"nameless"` // unstored objects whose key is not known
+	Why      string `msgpack:"why"`      // reason of the last unstored object
 }
 
 func (d *noted) add(n *note, by int) {
 	if n == nil {
 		return
 	}
-	if n.Unstored {
-		d.Unstored = uint64(max(int64(d.Unstored)+int64(by), 0))
-	}
-	if len(n.Indices) > 0 {
-		d.Unindexed = uint64(max(int64(d.Unindexed)+int64(by), 0))
-	}
-	if by > 0 && n.Unstored {
+	d.Unstored = uint64(max(int64(d.Unstored)+int64(by), 0))
+	if by > 0 {
 		d.Why = n.Why
 	}
 	if d.unstored() == 0 {
@@ -71,7 +59,7 @@ func (d *noted) unstored() uint64 { return d.Unstored + d.Nameless }
 // IsZero has msgpack leave the summary out of a meta without notes.
 func (d noted) IsZero() bool { return d == noted{} }
 
-func (d *noted) none() bool { return d.Unstored == 0 && d.Unindexed == 0 }
+func (d *noted) none() bool { return d.Unstored == 0 }
 
 // maxWhy is how many bytes of a reason are kept.
 const maxWhy = 200
@@ -109,7 +97,7 @@ func (x notes) get(k []byte) *note {
 	}
 	if err != nil {
 		key, _, _ := index.ParseKey(k)
-		return &note{Key: key, Unstored: true, Why: err.Error(), damage: err}
+		return &note{Key: key, Why: err.Error(), damage: err}
 	}
 	return n
 }
@@ -124,9 +112,6 @@ func parseNote(b []byte) (*note, error) {
 
 // put stores n in place of old and updates the counts. nil stands for no note.
 func (x notes) put(m *sourceMeta, k []byte, n, old *note) error {
-	if n != nil && !n.Unstored && len(n.Indices) == 0 {
-		n = nil
-	}
 	m.Noted.add(old, -1)
 	m.Noted.add(n, 1)
 	b := x.Notes()
@@ -178,43 +163,11 @@ func (s *Claimed) UnstoredObjects() uint64 {
 	return s.metaNow().Noted.unstored()
 }
 
-// Noted is an object that could not be stored, or whose values in some indices could not
-// be.
-type Noted struct {
-	Key string `json:"key"`
-	// ResourceVersion is the version that could not be stored, "" if only values in
-	// Indices are missing.
-	ResourceVersion string    `json:"resourceVersion,omitempty"`
-	Unstored        bool      `json:"unstored,omitempty"`
-	Indices         []string  `json:"indices,omitempty"`
-	Reason          string    `json:"reason"`
-	Time            time.Time `json:"time"`
-}
-
-// Noted returns the objects that could not be stored, or not with all index values: at
-// most the given number of them.
-func (s *Store) Noted(most int) (all []Noted, err error) {
-	err = s.view(func(_ *sourceMeta, t sourceTx) error {
-		ns, _, err := t.contents().notes.page(nil, most, s.damaged)
-		for _, n := range ns {
-			all = append(all, Noted{Key: n.Key, ResourceVersion: n.RV, Unstored: n.Unstored, Indices: n.Indices, Reason: n.Why, Time: time.Unix(0, n.Time)})
-		}
-		return err
-	})
-	if err != nil {
-		err = fmt.Errorf("boltstore: notes of %s: %w", s.source, err)
-	}
-	return all, err
-}
-
 // mayNote says whether there may be notes. A damaged source's counts mean nothing.
 func (s *Store) mayNote() bool { return !s.metaNow().Noted.none() || s.Err() != nil }
 
 // unstored says whether the object at an item key could not be stored.
-func (x notes) unstored(k []byte) bool {
-	n := x.get(k)
-	return n != nil && n.Unstored
-}
+func (x notes) unstored(k []byte) bool { return x.get(k) != nil }
 
 // sweepNotes deletes the noted objects without a record that no page has shown. They are
 // gone.
@@ -269,29 +222,19 @@ func (v *verifier) notes(g contentsTx) {
 		if at := g.notes.get(k); at == nil || at.damage != nil {
 			v.problem("the note of %q is not at its key", n.Key)
 		}
-		if _, there := g.Items.Find(k); !there && len(n.Indices) > 0 {
-			v.problem("the note of %q names failed indices, but the object is not there", n.Key)
-		}
 		if n.Record != nil {
 			if _, _, err := v.m.owner().ParseRecord(k, n.Record); err != nil {
 				v.problem("the note of %q: %v", n.Key, err)
 			}
 		}
 	})
-	if is.Unstored != v.m.Noted.Unstored || is.Unindexed != v.m.Noted.Unindexed {
-		v.problem("%d objects are noted as unstored and %d as unindexed; meta counts %d and %d", is.Unstored, is.Unindexed, v.m.Noted.Unstored, v.m.Noted.Unindexed)
+	if is.Unstored != v.m.Noted.Unstored {
+		v.problem("%d objects are noted as unstored; meta counts %d", is.Unstored, v.m.Noted.Unstored)
 	}
 }
 
-// notes copies the notes. If some cannot be read, any index may lack
-// objects.
+// notes copies the notes.
 func (c *copier) notes(ref pages.Bucket) {
-	before := c.errs.Len()
-	defer func() {
-		if c.errs.Len() > before {
-			c.do(0, func(_ sourceTx, a *applier) error { a.m.doubtIndices(); return nil })
-		}
-	}()
 	sealed := layout.SealNotes(c.with.from, c.id)
 	c.note(c.from.Each(ref, func(k, v []byte, _ *pages.Bucket) {
 		n, err := parseNote(sealed.Open(k, v))
@@ -300,15 +243,7 @@ func (c *copier) notes(ref pages.Bucket) {
 			return
 		}
 		c.do(len(v), func(_ sourceTx, a *applier) error {
-			k := index.AppendKey(nil, n.Key)
-			if a.in.Items.Get(k) == nil { // the record could not be saved
-				n.Indices = nil
-			}
-			lost := a.in.notes.get(k)
-			if lost != nil && !n.Unstored {
-				n.Unstored, n.Why = true, lost.Why
-			}
-			return a.in.notes.put(a.m, k, n, lost)
+			return a.in.notes.put(a.m, index.AppendKey(nil, n.Key), n, nil)
 		})
 	}))
 }

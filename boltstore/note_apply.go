@@ -31,15 +31,12 @@ func (a *applier) noteUnstored(c *Change, was keyState, before *note) error {
 		a.m.Noted.Why = c.unstored
 		return nil
 	}
-	n := &note{Key: c.key, Time: a.now, Why: c.unstored, Unstored: true, RV: c.rv}
+	n := &note{Key: c.key, Time: a.now, Why: c.unstored, RV: c.rv}
 	if before != nil {
-		n.Indices, n.Record = before.Indices, before.Record
+		n.Record = before.Record
 		if !a.listed && versions.Newer(before.RV, c.rv) {
 			n.RV, n.Why = before.RV, before.Why
 		}
-	}
-	if c.hide {
-		n.Indices = nil
 	}
 	if c.hide && was.item != nil {
 		a.m.remark = true // no entry says that readers do not see it any more
@@ -54,32 +51,14 @@ func (a *applier) noteUnstored(c *Change, was keyState, before *note) error {
 // settleNote updates the note of a key after a change: the object was stored, or is
 // gone.
 func (a *applier) settleNote(c *Change, was keyState, before *note) error {
-	var n *note
-	if before != nil && before.Unstored && a.keepsNote(c, before) {
-		n = &note{Key: c.key, Time: before.Time, Why: before.Why, Unstored: true, RV: before.RV}
-	}
-	failed := c.failed
-	if c.typ == cache.Deleted {
-		failed = nil
-	}
-	if len(failed) > 0 {
-		n = cmp.Or(n, &note{Key: c.key})
-		n.Indices, n.Time = failed, a.now
-		if !n.Unstored {
-			n.Why = cmp.Or(c.failedWhy, before.why())
-		}
-	}
-	if before == nil && n == nil {
+	if before == nil {
 		return nil
 	}
-	return a.putNote(was.k, n)
-}
-
-func (n *note) why() string {
-	if n == nil {
-		return ""
+	var n *note
+	if a.keepsNote(c, before) {
+		n = &note{Key: c.key, Time: before.Time, Why: before.Why, RV: before.RV}
 	}
-	return n.Why
+	return a.putNote(was.k, n)
 }
 
 // keepsNote says whether the note of an unstored object stays after the change. It
@@ -100,9 +79,8 @@ func (a *applier) putNote(k []byte, n *note) error {
 // mayNote says whether there may be notes. A degraded source's counts mean nothing.
 func (a *applier) mayNote() bool { return !a.m.Noted.none() || a.m.Degraded != "" }
 
-// noteOf returns the note of a key. A damaged note cannot be subtracted from the counts,
-// and does not say which indices lack the object. So the source becomes degraded and is
-// listed.
+// noteOf returns the note of a key. A damaged one may hide a record, so the source becomes
+// degraded and is listed.
 func (a *applier) noteOf(k []byte) *note {
 	if !a.mayNote() {
 		return nil
@@ -111,7 +89,6 @@ func (a *applier) noteOf(k []byte) *note {
 	if n != nil && n.damage != nil {
 		a.s.damaged(n.damage)
 		a.m.Degraded = n.damage.Error()
-		a.m.doubtIndices()
 	}
 	return n
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubewake/kubewake/index"
 )
 
 // wantsSound wants a file whose only problems are those that the file itself states.
@@ -122,24 +121,4 @@ func TestSalvageOfNotedRecords(t *testing.T) {
 		t.Error(s.Err())
 	}
 	expectNoted(t, "relisted", s, "ns/a odd")
-}
-
-// TestNewlyUnindexedInAList: a list that compares content and finds an object unchanged
-// notes that an index function fails on it.
-func TestNewlyUnindexedInAList(t *testing.T) {
-	db := openTest(t, testPath(t), Options{})
-	bad := []string{"a"}
-	s := claimTest(t, db, failing(&bad))
-	objs := []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)}
-	relistSome(t, s, "5", RelistOptions{}, objs)
-	// The note is lost, as by damage.
-	if err := s.updateMeta(func(src sourceTx, m *sourceMeta) error {
-		return src.contents().notes.put(m, index.AppendKey(nil, "ns/a"), nil, &note{Indices: []string{"odd"}})
-	}); err != nil {
-		t.Fatal(err)
-	}
-	expectNoted(t, "lost", s)
-	relistSome(t, s, "6", RelistOptions{Content: true}, objs)
-	expectNoted(t, "listed", s, "ns/a odd")
-	wantsSound(t, "listed", db)
 }

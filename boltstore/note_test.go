@@ -24,22 +24,18 @@ import (
 var errRefused = errors.New("zq-refused")
 
 // notedOf returns the noted keys, sorted, with their notes.
-func notedOf(t *testing.T, s interface{ Noted(int) ([]Noted, error) }) (all []string) {
+func notedOf(t *testing.T, s *Store) (all []string) {
 	t.Helper()
-	ns, err := s.Noted(1 << 20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range ns {
-		if n.Reason == "" || n.Time.IsZero() {
-			t.Errorf("%+v", n)
+	must(t, s.view(func(_ *sourceMeta, src sourceTx) error {
+		ns, _, err := src.contents().notes.page(nil, 1<<20, s.damaged)
+		for _, n := range ns {
+			if n.Why == "" || n.Time == 0 {
+				t.Errorf("%+v", n)
+			}
+			all = append(all, n.Key+" at "+n.RV)
 		}
-		text := n.Key
-		if n.Unstored {
-			text += " at " + n.ResourceVersion
-		}
-		all = append(all, strings.Join(append([]string{text}, n.Indices...), " "))
-	}
+		return err
+	}))
 	slices.Sort(all)
 	return all
 }
@@ -114,9 +110,7 @@ func TestNotesStay(t *testing.T) {
 	// A list with all of the objects removes all notes.
 	bad = nil
 	relistSome(t, s, "120", RelistOptions{}, srv.list())
-	if err := s.indexing().reindexNoted(); err != nil {
-		t.Fatal(err)
-	}
+	indexAgain(t, s)
 	expectNoted(t, "at last", s)
 	sameObjects(t, "at last", srv.anys(), s.List())
 	if objs, err := s.ByIndex("odd", "v50"); err != nil || len(objs) != 1 {

@@ -147,31 +147,21 @@ func (a *applier) recountIndices(want map[string]digest) error {
 	return cmp.Or(failed, err)
 }
 
-// recountNotes removes notes that cannot be read. Then any index may lack objects. Failed
-// indices are noted of objects only that are there.
+// recountNotes removes notes that cannot be read.
 func (a *applier) recountNotes() error {
-	type at struct {
-		k []byte
-		n *note
-	}
-	var all []at
-	err := a.in.Notes().Each(func(k, _ []byte) { all = append(all, at{bytes.Clone(k), a.in.notes.get(k)}) })
-	if err != nil {
-		return err
-	}
-	for _, x := range all {
-		n := x.n
-		if _, there := a.in.Items.Find(x.k); !there {
-			n = &note{Key: n.Key, Time: n.Time, Why: n.Why, Unstored: n.Unstored, RV: n.RV, Record: n.Record}
+	var bad [][]byte
+	err := a.in.Notes().Each(func(k, _ []byte) {
+		n := a.in.notes.get(k)
+		if n.damage != nil {
+			bad = append(bad, bytes.Clone(k))
+			return
 		}
-		if x.n.damage != nil {
-			n = nil
-			a.m.doubtIndices()
-		}
-		a.m.Noted.add(x.n, 1)
-		if err := a.in.notes.put(a.m, x.k, n, x.n); err != nil {
-			return err
+		a.m.Noted.add(n, 1)
+	})
+	for _, k := range bad {
+		if err == nil {
+			err = a.in.Notes().Delete(k)
 		}
 	}
-	return nil
+	return err
 }

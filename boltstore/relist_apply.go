@@ -26,6 +26,7 @@ type listBatch struct {
 type listEnd struct {
 	resourceVersion string
 	confirmed       time.Time
+	mended          bool // damage is no longer in the source
 }
 
 // listProgress says how far a first list has come, and of which server.
@@ -106,7 +107,7 @@ func (l *listBatch) stamp(a *applier, was *sourceMeta) error {
 // form, by which server.
 func (l *listBatch) stampEnd(a *applier, was *sourceMeta) error {
 	r, m := l.r, a.m
-	if r.hurt {
+	if l.end.mended = m.Degraded != ""; l.end.mended {
 		if _, err := a.recount(nil); err != nil {
 			return err
 		}
@@ -158,7 +159,7 @@ func (l *listBatch) visible(m *sourceMeta) {
 		return
 	}
 	r.s.db.warnLacksFields(m)
-	if r.hurt {
+	if l.end.mended {
 		r.s.forgetDamage()
 	}
 	if r.first || r.all {

@@ -129,7 +129,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		if err := r.allThere(); err != nil {
 			return err
 		}
-		end := &listEnd{resourceVersion, confirmed}
+		end := &listEnd{resourceVersion: resourceVersion, confirmed: confirmed}
 		r.last = r.work(len(r.items), &listBatch{r: r, unstored: r.nameless, end: end})
 	}
 	return r.s.db.commit.commit(r.last)

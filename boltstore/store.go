@@ -116,7 +116,7 @@ func (s *Store) setMeta(m *sourceMeta) {
 		s.seen = nil
 	}
 	s.meta = m
-	s.indexing().retryIndices()
+	s.indexing().retryFailed()
 	s.tellChanged()
 	s.mu.Unlock()
 	s.settleMemory()

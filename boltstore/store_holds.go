@@ -47,7 +47,7 @@ func (s *Claimed) Knows(c *Change) (yes bool, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		g, k := src.contents(), index.AppendKey(nil, c.key)
 		raw, n := g.Items.Get(k), g.notes.get(k)
-		if n != nil && n.Unstored {
+		if n != nil {
 			yes = raw != nil || n.Record != nil
 			return nil
 		}

@@ -34,11 +34,11 @@ func (s indexing) indexer(name string) (cache.IndexFunc, error) {
 }
 
 // values computes the index values of a change's object. An index whose function fails or
-// panics has no values; the change notes the failure. Functions of the program's own run in
+// panics has no values; meta counts the failure. Functions of the program's own run in
 // a goroutine of their own. If one ends it, all have failed, and the caller's goes on, which
 // may be the committer's or the Reflector's.
 func (s indexing) values(c *Change) {
-	c.values, c.failed, c.failedWhy = nil, nil, ""
+	c.values, c.failed = nil, nil
 	for name, fn := range c.set.fns {
 		if !isNamespaceIndex(name, fn) {
 			if !apart(func() { s.compute(c) }) {
@@ -73,7 +73,7 @@ func (s indexing) compute(c *Change) {
 			values, err = callIndexer(name, c.set.fns[name], obj)
 		}
 		if err != nil {
-			c.failed, c.failedWhy = append(c.failed, name), short(err)
+			c.failed = append(c.failed, name)
 			s.unindexed(err, c.key)
 		}
 		c.values = append(c.values, format.IndexValues{Name: name, Values: values})
@@ -95,7 +95,7 @@ var errExited = errors.New("an index function has ended its goroutine (runtime.G
 
 // noValues notes that all index functions have failed for a change.
 func (s indexing) noValues(c *Change, why error) {
-	c.values, c.failed, c.failedWhy = nil, slices.Sorted(maps.Keys(c.set.fns)), short(why)
+	c.values, c.failed = nil, slices.Sorted(maps.Keys(c.set.fns))
 	for _, name := range c.failed {
 		c.values = append(c.values, format.IndexValues{Name: name})
 	}

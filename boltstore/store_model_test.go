@@ -332,7 +332,7 @@ func (m *storeModel) step() {
 		m.say("bad: %q", bad)
 	case n < 97:
 		m.say("index again, bad %v", m.bad.Load())
-		m.must(m.s.indexing().reindexNoted())
+		indexAgain(m.t, m.s)
 	default:
 		m.addIndex()
 	}

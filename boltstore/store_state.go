@@ -51,7 +51,7 @@ type State struct {
 	Degraded     string         `json:"degraded,omitempty"`
 	// Unstored counts objects that could not be transformed, keyed or encoded as the
 	// server showed them. They are read again. UnstoredReason says why the last one
-	// failed. Unindexed counts objects in the file that lack values in an index since its
+	// failed. Unindexed counts the values that objects lack in indices since an index
 	// function failed on them.
 	Unstored       uint64 `json:"unstored,omitempty"`
 	UnstoredReason string `json:"unstoredReason,omitempty"`

@@ -67,8 +67,8 @@ type State struct {
 	Failed   uint64 `json:"failed"`
 	Unstored uint64 `json:"unstored,omitempty"`
 	Degraded string `json:"degraded,omitempty"`
-	// Unindexed counts objects in the file without values of an index, since its
-	// function failed on them. It is called again.
+	// Unindexed counts the values that objects lack in indices since an index function
+	// failed on them. It is called again.
 	Unindexed uint64 `json:"unindexed,omitempty"`
 
 	taken time.Time      // when the State was; zero: not by a source

@@ -128,7 +128,7 @@ func printNoted(w io.Writer, states []boltstore.State) {
 			fmt.Fprintf(w, "%s: %d objects could not be stored and will be read again; the last one because: %s\n", st.Source, st.Unstored, escaped(st.UnstoredReason))
 		}
 		if st.Unindexed > 0 {
-			fmt.Fprintf(w, "%s: %d objects lack values in an index whose function failed on them\n", st.Source, st.Unindexed)
+			fmt.Fprintf(w, "%s: %d values of indices are missing, since index functions failed\n", st.Source, st.Unindexed)
 		}
 	}
 }

@@ -57,8 +57,7 @@ func (t Tree) DropContents() error {
 // SealNotes returns the box of notes without a bucket, which can only seal.
 func SealNotes(s *seal.Sealer, id string) *Box { return SealBox(s, id, string(BucketNotes), "") }
 
-// Notes returns the notes of objects that are unstored or unindexed, or nil if there are
-// none.
+// Notes returns the notes of unstored objects, or nil if there are none.
 func (c Contents) Notes() *Box {
 	if c.of.Root == nil {
 		return nil

@@ -6,7 +6,7 @@
 //	/sources/<id>/meta                 the source's state
 //	/sources/<id>/items                [Items]: item key → record
 //	/sources/<id>/index/<name>         [Entries]: (value, key) → ()
-//	/sources/<id>/notes                [Box]: item key → note of an object that is unstored or unindexed
+//	/sources/<id>/notes                [Box]: item key → note of an unstored object
 //	/sources/<id>/journal              [Blocks]: seq of its first entry → block
 //	/sources/<id>/pending/<name>       [Box]: item key → pending key of a durable handler
 //
