@@ -281,20 +281,6 @@ func (m *indexLives) check() {
 			if !slices.Equal(names(objs), names(wantObjs)) {
 				m.fail("index %s %.40q: objects %v, want %v", name, v, names(objs), names(wantObjs))
 			}
-			if m.rnd.IntN(10) == 0 && m.s.indexing().built(m.s.metaNow(), name) {
-				var paged []any
-				for from := []byte(nil); ; {
-					p, err := m.s.IndexPage(name, v, from, 2)
-					must(m, err)
-					paged = append(paged, p.Objects...)
-					if from = p.Next; from == nil {
-						break
-					}
-				}
-				if !slices.Equal(names(paged), names(wantObjs)) {
-					m.fail("index %s %.40q: pages %v, want %v", name, v, names(paged), names(wantObjs))
-				}
-			}
 		}
 		for _, o := range m.s.List() {
 			wantObjs, _ := want.Index(name, o)

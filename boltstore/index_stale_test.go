@@ -41,10 +41,6 @@ func TestStaleIndexEntry(t *testing.T) {
 	write(func(b *layout.Entries) error { return b.Bucket.Put(index.AppendEntry(nil, "old", "a/one"), nil) })
 	for name, found := range map[string]func(value string) ([]any, error){
 		"ByIndex": func(value string) ([]any, error) { return s.ByIndex("words", value) },
-		"IndexPage": func(value string) ([]any, error) {
-			p, err := s.IndexPage("words", value, nil, 10)
-			return p.Objects, err
-		},
 	} {
 		objs, err := found("old")
 		for _, o := range objs {

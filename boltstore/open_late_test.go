@@ -145,9 +145,6 @@ func TestReaderOfDamagedIndex(t *testing.T) {
 			if _, err := s.ByIndex("words", v); !errors.Is(err, ErrDamaged) {
 				t.Fatalf("%q: %v", v, err)
 			}
-			if _, err := s.IndexPage("words", v, nil, 1); !errors.Is(err, ErrDamaged) {
-				t.Fatalf("a page of %q: %v", v, err)
-			}
 		}
 	}
 	if v := s.ListIndexFuncValues("words"); len(v) > 0 {

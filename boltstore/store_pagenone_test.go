@@ -18,10 +18,6 @@ func TestPageOfNone(t *testing.T) {
 				p, err := s.ServerPage(from, n)
 				return len(p.Keys), p.Next, err
 			},
-			"IndexPage": func(from []byte) (int, []byte, error) {
-				p, err := s.IndexPage("namespace", "a", from, n)
-				return len(p.Keys), p.Next, err
-			},
 			"PageStored": func(from []byte) (int, []byte, error) {
 				objs, next, err := s.PageStored(from, n)
 				return len(objs), next, err
