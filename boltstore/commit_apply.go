@@ -299,7 +299,8 @@ func (a *applier) forgetIndices(set *indexSet) {
 	a.forgot = set
 	for name, im := range a.m.Indices {
 		if set.fns[name] == nil && im.Complete {
-			a.m.doubtIndex(name)
+			im.Complete, im.Failed = false, 0
+			a.m.Indices[name] = im
 		}
 	}
 }

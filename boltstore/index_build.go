@@ -149,7 +149,10 @@ func (s indexing) reindex(build cache.Indexers) error {
 					// A program with the old functions must not trust entries of an
 					// interrupted run.
 					for name := range build {
-						m.doubtIndex(name)
+						if im, ok := m.Indices[name]; ok {
+							im.Complete = false
+							m.Indices[name] = im
+						}
 					}
 				}
 				return s.rewrite(src, m, changed)
@@ -167,7 +170,8 @@ func (s indexing) reindex(build cache.Indexers) error {
 		s.complete(m, build)
 		for name := range build {
 			im := m.Indices[name]
-			im.Failed += failed[name] - before.Indices[name].Failed // with those of changes meanwhile
+			im.Failed -= min(im.Failed, before.Indices[name].Failed)
+			im.Failed += failed[name] // with those of changes meanwhile
 			m.Indices[name] = im
 		}
 		return nil
@@ -180,23 +184,6 @@ func (s indexing) complete(m *sourceMeta, fns cache.Indexers) {
 		im := m.Indices[name]
 		im.Version, im.Complete = s.indexVersion(name, fn), true
 		m.Indices[name] = im
-	}
-}
-
-// doubtIndex marks an index as incomplete, if there is one of that name: it may lack
-// objects.
-func (m *sourceMeta) doubtIndex(name string) {
-	if im, ok := m.Indices[name]; ok {
-		im.Complete = false
-		m.Indices[name] = im
-	}
-}
-
-// doubtIndices marks all indices as incomplete: nothing shows which of them lack an
-// object.
-func (m *sourceMeta) doubtIndices() {
-	for name := range m.Indices {
-		m.doubtIndex(name)
 	}
 }
 

@@ -78,9 +78,11 @@ func (s indexing) buildLater() (tried <-chan struct{}) {
 func (s indexing) buildVersioned(add cache.Indexers) error {
 	m, now, later := s.metaNow(), cache.Indexers{}, cache.Indexers{}
 	for name, fn := range add {
-		if s.unversioned(name, fn) && !s.built(m, name) {
+		switch {
+		case s.built(m, name): // if its function has failed, retryFailed calls it again
+		case s.unversioned(name, fn):
 			later[name] = fn
-		} else {
+		default:
 			now[name] = fn
 		}
 	}

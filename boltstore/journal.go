@@ -30,6 +30,9 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time, a
 		return nil
 	}
 	keep := m.Told
+	if list := m.openMark(); list != nil {
+		keep = min(keep, list.From) // readers go back to there
+	}
 	for range atMost {
 		c := j.Cursor()
 		k, v := c.First()

@@ -19,29 +19,37 @@ import (
 // differences. After Seq the state is that of Version. Same says that the state before
 // the list was of that version, too: the list has brought objects that could not be
 // stored before, or other content. Open says that the list goes on, and that its version is
-// not the state's yet.
+// not the state's yet; Bytes is what it has journaled since From.
 type listMark struct {
 	From    uint64 `msgpack:"from"`
 	Seq     uint64 `msgpack:"seq"`
 	Version string `msgpack:"version"`
 	Same    bool   `msgpack:"same,omitempty"`
 	Open    bool   `msgpack:"open,omitempty"`
+	Bytes   uint64 `msgpack:"bytes,omitempty"`
 }
 
 // mostMarks bounds meta. Versions older than the oldest mark have no place.
 const mostMarks = 16
 
+// mostOpen bounds how much of the journal readers go back to the state before a list that has
+// not ended. After more, the series begins again with what the list has stored.
+const mostOpen = 1 << 20
+
 // markList notes a list of a version, whose differences follow the state was. With
 // restart, earlier records mean nothing from then on. open says that more of the list's
 // differences follow; the version is then that of before.
 func (m *sourceMeta) markList(was *sourceMeta, version string, restart, open bool, now int64) {
-	k := listMark{was.Seq, m.Seq, version, version == was.ResourceVersion && was.listed(), open}
+	k := listMark{From: was.Seq, Seq: m.Seq, Version: version, Same: version == was.ResourceVersion && was.listed(), Open: open}
+	if open {
+		k.Bytes = m.JournalBytes - was.JournalBytes
+	}
 	if begun := m.openMark(); begun != nil {
-		k.From, m.Marks = begun.From, m.Marks[:len(m.Marks)-1]
+		k.From, k.Bytes, m.Marks = begun.From, k.Bytes+begun.Bytes, m.Marks[:len(m.Marks)-1]
 	}
 	switch {
-	case restart || len(m.Marks) == 0:
-		k.From = m.Seq
+	case restart || len(m.Marks) == 0 || open && k.Bytes > mostOpen:
+		k.From, k.Bytes = m.Seq, 0
 		m.Marks, m.Marked, m.remark = []listMark{k}, max(now, m.Marked+1), false
 		m.Former = was.newest()
 	case k.From < k.Seq:

@@ -9,7 +9,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
-
 )
 
 // wantsSound wants a file whose only problems are those that the file itself states.

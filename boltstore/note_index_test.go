@@ -158,7 +158,58 @@ func TestIndexNoLongerAsked(t *testing.T) {
 	db = openTest(t, path, Options{})
 	bad = nil
 	s = claimTest(t, db, failing(&bad))
+	indexAgain(t, s)
 	if objs, err := s.ByIndex("odd", "v1"); err != nil || len(objs) != 1 {
 		t.Error(len(objs), err)
+	}
+}
+
+// TestUnindexedOfADroppedIndex: the failures of an index that the program has given up do not
+// count once an object is stored without it.
+func TestUnindexedOfADroppedIndex(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	bad := errors.New("bad")
+	s := claimTest(t, db, Claim{Indexers: cache.Indexers{"x": func(any) ([]string, error) { return nil, bad }}})
+	srv := server{}
+	srv.set(configMap("ns", "a", 1, nil))
+	relist(t, s, "100", RelistOptions{}, srv.list(), 20)
+	closeTest(t, db)
+	db = openTest(t, path, Options{})
+	s = claimTest(t, db, Claim{})
+	srv.set(configMap("ns", "a", 200, map[string]string{"a": "b"}))
+	relist(t, s, "200", RelistOptions{Content: true}, srv.list(), 20)
+	if st := s.State(); st.Unindexed != 0 {
+		t.Error("the program has no such index, and lacks ", st.Unindexed)
+	}
+}
+
+// TestEmptiedWhileIndexed: the source is emptied while an index is built again.
+func TestEmptiedWhileIndexed(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	var s *Claimed
+	fail := true
+	hook := func() {}
+	s = claimTest(t, db, Claim{Indexers: cache.Indexers{"x": func(any) ([]string, error) {
+		hook()
+		if fail {
+			return nil, errors.New("bad")
+		}
+		return nil, nil
+	}}, IndexVersions: map[string]string{"x": "1"}})
+	srv := server{}
+	srv.set(configMap("ns", "a", 1, nil))
+	relist(t, s, "100", RelistOptions{}, srv.list(), 20)
+	fail = false
+	once := false
+	hook = func() {
+		if !once {
+			once = true
+			must(t, s.Empty())
+		}
+	}
+	must(t, s.indexing().buildNow(s.indexing().indexSet().fns))
+	if st := s.State(); st.Unindexed != 0 {
+		t.Error("lacks ", st.Unindexed)
 	}
 }

@@ -99,6 +99,7 @@ type Relist struct {
 	at       *listing.Progress // how far a first list has come
 	taken    *listing.Progress // of the earlier relist that this one goes on with
 	unstored string            // why the last unstored object could not be stored
+	before   uint64            // unstored objects without known keys that earlier lists have counted
 	nameless uint64            // unstored objects whose keys are not known and that no commit has counted
 
 	unversioned bool   // an object has no version

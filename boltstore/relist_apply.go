@@ -60,7 +60,7 @@ func (l *listBatch) begin(m *sourceMeta) {
 	r, s := l.r, l.r.s
 	if !r.began {
 		if r.taken == nil {
-			m.Noted.Nameless = 0
+			r.before = m.Noted.Nameless
 		}
 		switch {
 		case m.Contents == contentsNone:
@@ -76,6 +76,7 @@ func (l *listBatch) begin(m *sourceMeta) {
 	if r.first {
 		m.Contents = contentsPartial
 	}
+	m.Restored = m.Restored || r.o.NewTimeline && !r.first // until the end of a list of the new timeline
 	if m.Noted.Nameless += l.unstored; l.unstored > 0 {
 		m.Noted.Why = r.unstored
 	}
@@ -98,6 +99,9 @@ func (l *listBatch) stamp(a *applier, was *sourceMeta) error {
 			m.Progress.At.Began = time.Unix(0, wall)
 		}
 		return nil
+	}
+	if r.all {
+		m.Reformed = m.Seq + 1
 	}
 	m.markList(was, m.ResourceVersion, m.remark, true, a.now)
 	return nil
@@ -123,7 +127,7 @@ func (l *listBatch) stampEnd(a *applier, was *sourceMeta) error {
 	}
 	rv := l.end.resourceVersion
 	r.listedAt(m, was, rv)
-	m.markList(was, rv, r.first || r.all || r.o.NewTimeline || m.remark || was.Local, false, a.now)
+	m.markList(was, rv, r.first || r.all || r.lost || r.o.NewTimeline || m.remark || was.Local, false, a.now)
 	m.Contents, m.Local, m.Progress = contentsWhole, false, nil
 	m.ResourceVersion, m.ServedForm = rv, r.o.ServedForm
 	if m.NewestPage = ""; versions.Newer(r.newest, rv) {
@@ -138,6 +142,7 @@ func (l *listBatch) stampEnd(a *applier, was *sourceMeta) error {
 	if r.all && !r.first || m.Reformed > 0 && was.Noted.unstored() > 0 { // notes have objects of another form
 		m.Reformed = m.Seq + 1
 	}
+	m.Noted.Nameless -= min(m.Noted.Nameless, r.before)
 	if m.Noted.unstored() == 0 {
 		m.Noted.Why = ""
 	}
@@ -204,5 +209,5 @@ func (r *Relist) noteServer(m *sourceMeta) {
 // dropPartial makes m describe contents of which nothing was stored.
 func (m *sourceMeta) dropPartial() {
 	m.empty()
-	m.Contents, m.Progress = contentsNone, nil
+	m.Contents, m.Progress, m.NewestPage = contentsNone, nil, ""
 }

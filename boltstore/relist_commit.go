@@ -176,7 +176,7 @@ func (r *Relist) metDamage() error {
 // Journaled is the seq of the last change that the relist has journaled and that readers
 // see, 0 before there is one.
 func (r *Relist) Journaled() uint64 {
-	if !r.spilled || r.first || r.all {
+	if !r.began || r.first || r.all && r.s.hidden() {
 		return 0
 	}
 	return r.s.metaNow().Seq

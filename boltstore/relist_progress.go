@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/internal/listing"
+	"github.com/kubewake/kubewake/internal/versions"
 )
 
 // A source's first list is stored as its pages come, and meta says how far it has come. The
@@ -55,6 +56,9 @@ func (r *Relist) takeUp(m *sourceMeta) {
 	at := m.Progress.At
 	if at.Began = r.s.db.device.since(at.Began.UnixNano(), m.Progress.BeganBy); at.Began.IsZero() {
 		at.Began = time.Unix(0, 0)
+	}
+	if versions.Newer(m.NewestPage, at.Newest) { // of a page that was cut in the middle
+		at.Newest = m.NewestPage
 	}
 	r.taken, r.at = &at, &at
 	r.o.ClusterUID = cmp.Or(r.o.ClusterUID, m.Progress.ClusterUID)

@@ -119,6 +119,9 @@ func TestProgressDropped(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if newest := s.NewestPage(); newest != "" {
+			t.Errorf("objects may be as new as %q", newest)
+		}
 		gone(t, s, l)
 	})
 	t.Run("emptied", func(t *testing.T) {

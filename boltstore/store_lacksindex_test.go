@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"testing"
-
 )
 
 // TestIndexThatTheProgramLacks: the file keeps an index that the program does not use.

@@ -258,9 +258,7 @@ func TestIndexFunctionFailsOnce(t *testing.T) {
 				f.index.Store(false)
 				w.sim.ResetRequests()
 				l = w.live(byBookmark(f.options()), r)
-				if n := indexed(underData, "2"); n != 2 {
-					t.Errorf("%d objects have values in the next life", n)
-				}
+				eventually(t, "the objects have values in the next life", func() bool { return indexed(underData, "2") == 2 })
 				l.run().synced().equal()
 				for _, req := range w.sim.Requests() {
 					if req.FullRead() {
