@@ -33,6 +33,9 @@ func (s indexing) add(add cache.Indexers) error {
 		return fmt.Errorf("indexer conflict: %v", both)
 	}
 	s.change(func(fns cache.Indexers) { maps.Copy(fns, add) })
+	s.mu.Lock()
+	s.retryFailed() // a function that is added may have failed in an earlier life
+	s.mu.Unlock()
 	s.db.commit.awaitWork() // later commits enter their objects in the new indices
 	return nil
 }
