@@ -11,11 +11,9 @@
 //
 // What JSON cannot hold comes only from a program, such as a transform: a field without a
 // JSON name (json:"-"), the concrete type of an any or of a RawExtension's Object, text that is
-// not UTF-8, space between the parts of a json.RawMessage, fractions of a second in metav1.Time
-// and of a microsecond in MicroTime. Decimals of a resource.Quantity below its smallest unit, the
-// nano, are lost, too. Marshalers of the program's own types may leave more out. A type whose
-// empty object does not come back is refused by [For]. Whether other objects do shows
-// [RoundTrip]. For types that need more a caller may bring a [Codec].
+// not UTF-8, fractions of a second in metav1.Time, decimals of a Quantity below the nano.
+// Marshallers of the program's own types may leave more out. [For] refuses a type whose empty
+// object does not come back; [RoundTrip] tries others. A caller may bring a [Codec] of its own.
 //
 // # Payloads
 //
@@ -101,7 +99,7 @@ func forType(t reflect.Type) (Codec, error) {
 		return nil, fmt.Errorf("%w: %v is no pointer to a struct", ErrUnsupported, t)
 	}
 	if protobufExact(t) {
-		return protobufCodec{t, textlessOf(t.Elem(), map[reflect.Type]*textless{})}, nil
+		return protobufCodec{t}, nil
 	}
 	c := jsonCodec{t}
 	empty := reflect.New(t.Elem()).Interface().(runtime.Object)

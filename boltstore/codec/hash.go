@@ -14,15 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// StructureHash is a fingerprint of a Go type's structure: the exported fields with their
-// names, json and protobuf tags and types, at every depth. It is the same in every
-// process. It changes if a field anywhere below t is added, removed, renamed, moved or
-// retyped. An object stored with the earlier type may then lack fields that the API
-// server has.
+// StructureHash is a fingerprint of a Go type: its exported fields with their names, json and
+// protobuf tags and types, at every depth. It is the same in every process. An object stored with a
+// type of another hash may lack fields that the API server has.
 //
-// A type that marshals itself counts with its package path, its name and its exported
-// fields. Types of metav1 and resource that hide their fields count with the name only,
-// so that build tags make no difference.
+// A type that marshals itself counts with its name and its exported fields. Types of metav1 and
+// resource that hide their fields count with the name only, so build tags make no difference.
 func StructureHash(t reflect.Type) string {
 	if sum, ok := hashes.Load(t); ok {
 		return sum.(string)
@@ -72,39 +69,37 @@ func (h structureHash) add(t reflect.Type) {
 		fmt.Fprintf(h, "type %d;", n)
 		return
 	}
-	switch k := t.Kind(); k {
-	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		h.begin(t)
-		if k == reflect.Array {
-			fmt.Fprintf(h, "%d ", t.Len())
-		}
-		if k == reflect.Map {
-			h.add(t.Key())
-		}
-		h.add(t.Elem())
-	case reflect.Struct:
-		h.begin(t)
-		h.fields(t)
+	k := t.Kind()
+	switch k {
 	case reflect.Interface:
 		fmt.Fprintf(h, "interface %s %s;", t.PkgPath(), t.Name())
+		return
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map, reflect.Struct:
 	default:
 		fmt.Fprintf(h, "%v;", k)
+		return
 	}
-}
-
-func (h structureHash) begin(t reflect.Type) {
 	h.seen[t] = len(h.seen)
-	fmt.Fprintf(h, "%v %s %s ", t.Kind(), t.PkgPath(), t.Name())
+	fmt.Fprintf(h, "%v %s %s ", k, t.PkgPath(), t.Name())
+	switch k {
+	case reflect.Struct:
+		h.fields(t)
+		return
+	case reflect.Array:
+		fmt.Fprintf(h, "%d ", t.Len())
+	case reflect.Map:
+		h.add(t.Key())
+	}
+	h.add(t.Elem())
 }
 
 func (h structureHash) fields(t reflect.Type) {
 	fmt.Fprint(h, "{")
 	for f := range t.Fields() {
-		if !f.IsExported() && !(f.Anonymous && f.Type.Kind() == reflect.Struct) {
-			continue
+		if f.IsExported() || f.Anonymous && f.Type.Kind() == reflect.Struct {
+			fmt.Fprintf(h, "%s %v %q %q ", f.Name, f.Anonymous, f.Tag.Get("json"), f.Tag.Get("protobuf"))
+			h.add(f.Type)
 		}
-		fmt.Fprintf(h, "%s %v %q %q ", f.Name, f.Anonymous, f.Tag.Get("json"), f.Tag.Get("protobuf"))
-		h.add(f.Type)
 	}
 	fmt.Fprint(h, "}")
 }

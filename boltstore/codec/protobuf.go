@@ -7,10 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // message has the methods of the generated code of API types.
@@ -28,8 +26,7 @@ var (
 )
 
 type protobufCodec struct {
-	typ      reflect.Type // of the pointer
-	textless textless     // of the type that it points at
+	typ reflect.Type // of the pointer
 }
 
 func (protobufCodec) ID() byte     { return IDProtobuf }
@@ -42,7 +39,7 @@ func (c protobufCodec) Append(dst []byte, obj runtime.Object) ([]byte, error) {
 	}
 	tm := v.Elem().FieldByName("TypeMeta").Addr().Interface().(*metav1.TypeMeta)
 	m := obj.(message)
-	if c.textless != nil && c.textless(v.Elem()) {
+	if textless(v) {
 		m = m.DeepCopyObject().(message)
 	}
 	size := m.Size()
@@ -93,9 +90,10 @@ func splitMessage(payload []byte) (tm metav1.TypeMeta, msg []byte, err error) {
 	return tm, payload, nil
 }
 
-// protobufExact says whether protobuf loses nothing of objects of pointer type t. It
-// accepts only types that are known to be generated together with their messages:
-// methods and tags alone do not prove that they fit the fields.
+// protobufExact says whether protobuf loses nothing of objects of pointer type t. Kubernetes keeps
+// the kinds of k8s.io/api as protobuf in etcd, so it holds each field but a TypeMeta below the top
+// and an interface, such as a RawExtension's Object. Methods and tags of other types do not prove
+// that they fit the fields.
 func protobufExact(t reflect.Type) bool {
 	s := t.Elem()
 	if s != partialType && !strings.HasPrefix(s.PkgPath(), "k8s.io/api/") || !t.Implements(messageType) {
@@ -104,38 +102,9 @@ func protobufExact(t reflect.Type) bool {
 	if f, ok := s.FieldByName("TypeMeta"); !ok || f.Type != typeMetaType {
 		return false
 	}
-	return messageExact(s, true, map[reflect.Type]bool{})
-}
-
-// messageExact says whether t has nothing that protobuf loses: a TypeMeta below the
-// top, a RawExtension's Object, a field without a tag, an interface. seen has types
-// found or assumed to be exact.
-func messageExact(t reflect.Type, top bool, seen map[reflect.Type]bool) bool {
-	switch t {
-	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](),
-		reflect.TypeFor[metav1.Duration](), reflect.TypeFor[metav1.FieldsV1](), reflect.TypeFor[intstr.IntOrString]():
-		return true
-	case typeMetaType:
-		return false
-	}
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice:
-		return messageExact(t.Elem(), false, seen)
-	case reflect.Map:
-		return messageExact(t.Key(), false, seen) && messageExact(t.Elem(), false, seen)
-	case reflect.Struct:
-	default:
-		return t.Kind() == reflect.String || t.Kind() >= reflect.Bool && t.Kind() <= reflect.Float64
-	}
-	if seen[t] {
-		return true
-	}
-	seen[t] = true
-	for f := range t.Fields() {
-		if top && f.Type == typeMetaType {
-			continue
-		}
-		if tag := f.Tag.Get("protobuf"); tag == "" || tag == "-" || !f.IsExported() || !messageExact(f.Type, false, seen) {
+	lost := func(t reflect.Type) bool { return t == typeMetaType || t.Kind() == reflect.Interface }
+	for f := range s.Fields() {
+		if f.Type != typeMetaType && holds(f.Type, lost, map[reflect.Type]bool{}) {
 			return false
 		}
 	}

@@ -2,98 +2,82 @@ package codec
 
 import (
 	"reflect"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The generated code of API types asks a resource.Quantity for its text, and the Quantity
-// keeps the text. Other goroutines may be reading the object. So an object with a
-// Quantity that has no text yet is copied before it is encoded.
-
-// textless says whether a value has a Quantity without text that encoding would write
-// into. nil means that the type has no Quantity.
-type textless func(v reflect.Value) bool
-
 var quantityType = reflect.TypeFor[resource.Quantity]()
 
-// quantityText is the index of the field with a Quantity's text, nil if there is no
-// such field.
-var quantityText = func() []int {
-	if f, ok := quantityType.FieldByName("s"); ok && f.Type.Kind() == reflect.String {
-		return f.Index
-	}
-	return nil
-}()
-
-// textlessOf finds the Quantities of a type. seen has the types whose search has begun.
-func textlessOf(t reflect.Type, seen map[reflect.Type]*textless) textless {
-	if t == quantityType {
-		return func(v reflect.Value) bool {
-			return quantityText == nil || v.FieldByIndex(quantityText).Len() == 0
-		}
-	}
-	switch t.Kind() {
+// textless says whether v has a Quantity without a text. The generated code of API types asks
+// each Quantity for its text, and the Quantity keeps it, while other goroutines may be reading
+// the object. So such an object is copied before it is encoded.
+func textless(v reflect.Value) bool {
+	switch v.Kind() {
 	case reflect.Pointer:
-		if in := textlessOf(t.Elem(), seen); in != nil {
-			return func(v reflect.Value) bool { return !v.IsNil() && in(v.Elem()) }
-		}
+		return !v.IsNil() && textless(v.Elem())
 	case reflect.Slice, reflect.Array:
-		if in := textlessOf(t.Elem(), seen); in != nil {
-			return func(v reflect.Value) bool {
-				for i := range v.Len() {
-					if in(v.Index(i)) {
-						return true
-					}
-				}
-				return false
+		for i := range v.Len() {
+			if textless(v.Index(i)) {
+				return true
 			}
 		}
 	case reflect.Map:
-		if t.Elem() == quantityType {
-			return nil // the generated code encodes a copy of it
-		}
-		if in := textlessOf(t.Elem(), seen); in != nil {
-			return func(v reflect.Value) bool {
-				for it := v.MapRange(); it.Next(); {
-					if in(it.Value()) {
-						return true
-					}
-				}
-				return false
+		for it := v.MapRange(); it.Next(); {
+			if textless(it.Value()) {
+				return true
 			}
 		}
 	case reflect.Struct:
-		return textlessStruct(t, seen)
+		if v.Type() == quantityType {
+			return v.FieldByName("s").String() == "" // its text
+		}
+		for _, i := range quantityFields(v.Type()) {
+			if textless(v.Field(i)) {
+				return true
+			}
+		}
 	}
-	return nil
+	return false
 }
 
-func textlessStruct(t reflect.Type, seen map[reflect.Type]*textless) textless {
-	if known, ok := seen[t]; ok { // its search has not ended
-		return func(v reflect.Value) bool { return *known != nil && (*known)(v) }
+// quantities has the fields that hold Quantities, by type of a struct.
+var quantities sync.Map
+
+func quantityFields(t reflect.Type) []int {
+	if known, ok := quantities.Load(t); ok {
+		return known.([]int)
 	}
-	found := new(textless)
-	seen[t] = found
-	defer delete(seen, t)
-	type field struct {
-		n  int
-		in textless
-	}
-	var fields []field
-	for i := range t.NumField() {
-		if in := textlessOf(t.Field(i).Type, seen); in != nil {
-			fields = append(fields, field{i, in})
+	var fields []int
+	for f := range t.Fields() {
+		// The generated code encodes a copy of a map's Quantity.
+		inMap := f.Type.Kind() == reflect.Map && f.Type.Elem() == quantityType
+		if !inMap && holds(f.Type, func(t reflect.Type) bool { return t == quantityType }, map[reflect.Type]bool{}) {
+			fields = append(fields, f.Index[0])
 		}
 	}
-	if len(fields) > 0 {
-		*found = func(v reflect.Value) bool {
-			for _, f := range fields {
-				if f.in(v.Field(f.n)) {
-					return true
-				}
+	quantities.Store(t, fields)
+	return fields
+}
+
+// holds says whether values of t may have parts of a type that is wanted. seen has the types whose
+// search has begun.
+func holds(t reflect.Type, wanted func(reflect.Type) bool, seen map[reflect.Type]bool) bool {
+	if wanted(t) || seen[t] {
+		return !seen[t]
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return holds(t.Elem(), wanted, seen)
+	case reflect.Map:
+		return holds(t.Key(), wanted, seen) || holds(t.Elem(), wanted, seen)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if holds(f.Type, wanted, seen) {
+				return true
 			}
-			return false
 		}
 	}
-	return *found
+	return false
 }

@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strings"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -36,11 +33,6 @@ func RoundTrip(c Codec, payload []byte, obj runtime.Object) (err error) {
 	return nil
 }
 
-var rawMessageType = reflect.TypeFor[json.RawMessage]()
-
-// isNull says whether a json.RawMessage stands for null.
-func isNull(v reflect.Value) bool { return v.Len() == 0 || string(v.Bytes()) == "null" }
-
 // comparison has the pairs of pointers whose comparison has begun. They count as equal,
 // since values may contain themselves.
 type comparison map[pair]bool
@@ -54,122 +46,77 @@ type pair struct {
 func (c comparison) equal(a, b reflect.Value) (where string, ok bool) {
 	switch a.Kind() {
 	case reflect.Pointer:
-		if a.IsNil() || b.IsNil() {
-			return "", a.IsNil() == b.IsNil()
-		}
 		both := pair{a.Pointer(), b.Pointer(), a.Type()}
-		if c[both] {
-			return "", true
+		if a.IsNil() || b.IsNil() || c[both] {
+			return "", a.IsNil() == b.IsNil()
 		}
 		c[both] = true
 		return c.equal(a.Elem(), b.Elem())
 	case reflect.Interface:
-		if a.IsNil() || b.IsNil() {
-			return "", a.IsNil() == b.IsNil()
-		}
-		if a.Elem().Type() != b.Elem().Type() {
-			return "", false
+		if a.IsNil() || b.IsNil() || a.Elem().Type() != b.Elem().Type() {
+			return "", a.IsNil() && b.IsNil()
 		}
 		return c.equal(addressable(a.Elem()), addressable(b.Elem()))
 	case reflect.Struct:
 		return c.fields(a, b)
 	case reflect.Slice, reflect.Array:
-		if a.Type() == rawMessageType && isNull(a) && isNull(b) {
+		if a.Type() == reflect.TypeFor[json.RawMessage]() && a.Len() == 0 && string(b.Bytes()) == "null" {
 			return "", true
 		}
-		if a.Len() != b.Len() {
-			return "", false
-		}
-		for i := range a.Len() {
-			if where, ok := c.equal(a.Index(i), b.Index(i)); !ok {
-				return fmt.Sprintf("[%d]%s", i, where), false
+		ok = a.Len() == b.Len()
+		for i := 0; ok && i < a.Len(); i++ {
+			if where, ok = c.equal(a.Index(i), b.Index(i)); !ok {
+				where = fmt.Sprintf("[%d]%s", i, where)
 			}
 		}
-		return "", true
+		return where, ok
 	case reflect.Map:
-		if a.Len() != b.Len() {
-			return "", false
-		}
-		for it := a.MapRange(); it.Next(); {
+		ok = a.Len() == b.Len()
+		for it := a.MapRange(); ok && it.Next(); {
 			other := b.MapIndex(it.Key())
-			if !other.IsValid() {
-				return fmt.Sprintf("[%v]", it.Key()), false
+			if ok = other.IsValid(); ok {
+				where, ok = c.equal(addressable(it.Value()), addressable(other))
 			}
-			if where, ok := c.equal(addressable(it.Value()), addressable(other)); !ok {
-				return fmt.Sprintf("[%v]%s", it.Key(), where), false
+			if !ok {
+				where = fmt.Sprintf("[%v]%s", it.Key(), where)
 			}
 		}
-		return "", true
+		return where, ok
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
 		return "", a.IsNil() && b.IsNil()
-	case reflect.Float32, reflect.Float64:
-		return "", a.Float() == b.Float() || a.Float() != a.Float() && b.Float() != b.Float()
 	}
 	return "", a.Equal(b)
 }
 
 func (c comparison) fields(a, b reflect.Value) (where string, ok bool) {
-	t := a.Type()
-	if eq := equalOf(t); eq >= 0 {
-		m := a.Addr().Method(eq)
-		if m.Type().In(0) == t {
-			return "", m.Call([]reflect.Value{b})[0].Bool()
-		}
-		return "", m.Call([]reflect.Value{b.Addr()})[0].Bool()
-	}
-	for f := range t.Fields() {
-		if f.Name == "_" || !f.IsExported() && !f.Anonymous && !isHidden(t, f) {
+	_, message := a.Addr().Type().MethodByName("ProtoReflect")
+	hides := false
+	for f := range a.Type().Fields() {
+		switch {
+		case f.Name == "_", message && (f.Name == "sizeCache" || f.Name == "state"): // holds nothing
 			continue
+		case !f.IsExported() && !(f.Anonymous && f.Type.Kind() == reflect.Struct):
+			hides = true
 		}
-		x, y := a.FieldByIndex(f.Index), b.FieldByIndex(f.Index)
 		// A field that is not exported can be read only through its address.
-		x = reflect.NewAt(f.Type, x.Addr().UnsafePointer()).Elem()
-		y = reflect.NewAt(f.Type, y.Addr().UnsafePointer()).Elem()
-		if where, ok := c.equal(x, y); !ok {
-			return "." + f.Name + where, false
+		x := reflect.NewAt(f.Type, a.FieldByIndex(f.Index).Addr().UnsafePointer()).Elem()
+		y := reflect.NewAt(f.Type, b.FieldByIndex(f.Index).Addr().UnsafePointer()).Elem()
+		if within, same := c.equal(x, y); !same && where == "" {
+			where = "." + f.Name + within
 		}
 	}
-	return "", true
-}
-
-// equalOf returns the index of the method that compares values of t, -1 for none.
-func equalOf(t reflect.Type) int {
-	p := reflect.PointerTo(t)
-	m, ok := p.MethodByName("Equal")
-	if !ok || m.Type.NumIn() != 2 || m.Type.IsVariadic() || m.Type.NumOut() != 1 || m.Type.Out(0).Kind() != reflect.Bool ||
-		m.Type.In(1) != t && m.Type.In(1) != p {
-		return -1
-	}
-	switch t {
-	case reflect.TypeFor[time.Time](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
-		return m.Index
-	}
-	for f := range t.Fields() {
-		if isHidden(t, f) {
-			return m.Index
+	if equal := a.Addr().MethodByName("Equal"); hides && equal.IsValid() {
+		for _, arg := range []reflect.Value{b, b.Addr()} {
+			if equal.Type() == reflect.FuncOf([]reflect.Type{arg.Type()}, []reflect.Type{reflect.TypeFor[bool]()}, false) {
+				return "", equal.Call([]reflect.Value{arg})[0].Bool()
+			}
 		}
 	}
-	return -1
+	return where, where == ""
 }
 
-// isHidden says whether a field of t is not exported, and holds something. Fields of an embedded
-// struct count for themselves, internal ones of protobuf messages do not.
-func isHidden(t reflect.Type, f reflect.StructField) bool {
-	_, message := reflect.PointerTo(t).MethodByName("ProtoReflect")
-	switch {
-	case f.IsExported(), f.Name == "_", f.Type.Size() == 0, f.Anonymous && f.Type.Kind() == reflect.Struct:
-		return false
-	case message && (f.Name == "sizeCache" || strings.HasPrefix(f.Type.PkgPath(), "google.golang.org/protobuf/")):
-		return false
-	}
-	return true
-}
-
-// addressable returns v, or an addressable copy of it.
+// addressable returns an addressable copy of v.
 func addressable(v reflect.Value) reflect.Value {
-	if v.CanAddr() {
-		return v
-	}
 	p := reflect.New(v.Type()).Elem()
 	p.Set(v)
 	return p
