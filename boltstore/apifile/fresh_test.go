@@ -217,34 +217,3 @@ func TestFreshOfARefusedType(t *testing.T) {
 		t.Errorf("%v", a.header)
 	}
 }
-
-// meanwhile is the real clock, which runs a function when it is first asked.
-type meanwhile struct {
-	clock.RealClock
-	do func()
-}
-
-func (m *meanwhile) Now() time.Time {
-	if do := m.do; do != nil {
-		m.do = nil
-		do()
-	}
-	return m.RealClock.Now()
-}
-
-// TestFreshGoneFromPart: an object leaves a source with selectors while a read waits for
-// that source. What another server then answers has no age of the file.
-func TestFreshGoneFromPart(t *testing.T) {
-	db := filetest.Open(t, boltstore.Options{})
-	web := filetest.Claim(t, db, source1("configmaps", "", "app=web"), &corev1.ConfigMap{})
-	filetest.Relist(t, web, "10", configMap("a", "x", 1, "app=web"))
-	c := &meanwhile{do: func() { filetest.Relist(t, web, "11") }}
-	passed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	h := New(db, Options{Fresh: time.Minute, WarnAfter: 1, Clock: c, Otherwise: passed})
-	a := expect(t, h, "/api/v1/namespaces/a/configmaps/x", http.StatusTeapot, "")
-	for _, name := range []string{HeaderAge, HeaderConfirmed, "Warning"} {
-		if a.header.Get(name) != "" {
-			t.Errorf("%s: %s", name, a.header.Get(name))
-		}
-	}
-}

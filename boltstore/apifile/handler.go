@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,11 +41,11 @@ type Options struct {
 	// Otherwise answers requests for objects that the file does not have: types and
 	// selections without a source, subresources, Secrets that are not served. nil refuses
 	// them.
-	Otherwise http.Handler
+	Otherwise http.Handler `json:"-"`
 	// Clock drives timeouts and bookmarks of watches. nil is the real clock.
-	Clock clock.WithTicker
+	Clock clock.WithTicker `json:"-"`
 	// Logger gets errors that clients see as 500. nil means the file's.
-	Logger *klog.Logger
+	Logger *klog.Logger `json:"-"`
 }
 
 // Header names of the age of data.
@@ -69,13 +68,12 @@ func New(db *boltstore.DB, o Options) http.Handler {
 		l := db.Logger()
 		o.Logger = &l
 	}
-	return &handler{db: db, opts: o, sending: sendingOf(db)}
+	return &handler{db: db, opts: o}
 }
 
 type handler struct {
-	db      *boltstore.DB
-	opts    Options
-	sending *sending
+	db   *boltstore.DB
+	opts Options
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -145,15 +143,8 @@ func (s *storage) age(st *boltstore.State, unsure error) {
 	if err := s.db.Err(); err != nil {
 		warn += "; the file takes no changes: " + textOf(err)
 	}
-	if header, err := utilnet.NewWarningHeader(299, "-", plain(warn)); err == nil { // the text has no control characters
+	if header, err := utilnet.NewWarningHeader(299, "-", strings.Join(strings.Fields(warn), " ")); err == nil {
 		s.header.Set("Warning", header)
-	}
-}
-
-// ageless takes back what age has stated, since another server may answer.
-func (s *storage) ageless() {
-	for _, name := range []string{HeaderAge, HeaderConfirmed, "Warning"} {
-		s.header.Del(name)
 	}
 }
 
@@ -168,14 +159,4 @@ func brief(err error) string {
 		return b.Brief()
 	}
 	return err.Error()
-}
-
-// plain is a text that a header can have.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }

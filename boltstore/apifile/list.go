@@ -178,7 +178,7 @@ func (s *source) again(at boltstore.Moment, o *kubeapi.Object, messages bool) fu
 }
 
 // copies says whether objects can be answered as the file has them.
-func (s *source) copies() bool { return s.HasMessages() && len(s.label) == 0 && len(s.known) == 0 }
+func (s *source) copies() bool { return s.HasMessages() && len(s.known) == 0 }
 
 func copied(key, version string, msg []byte) *kubeapi.Object {
 	namespace, name, ok := strings.Cut(key, "/")

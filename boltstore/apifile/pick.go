@@ -21,7 +21,6 @@ type source struct {
 	t     *kubeapi.Type
 	st    boltstore.State
 	known []fields.Requirement // that its objects were selected by
-	label labels.Requirements  // the same
 	few   bool                 // are read at a time
 }
 
@@ -38,11 +37,8 @@ func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection) (*source, error) 
 // pickPart is pick for one object, of a source that does not have all that could have its
 // name: one that shows that it is there, and could not show that it is not.
 func (s *storage) pickPart(t *kubeapi.Type, namespace, key string) (*source, error) {
-	left := !slices.ContainsFunc(s.kinds, func(k *kind) bool {
-		return slices.ContainsFunc(k.sources, func(st boltstore.State) bool { return st.InUse })
-	})
 	return s.pickThat(t, func(st boltstore.State) bool {
-		if !st.Synced || !left && !st.InUse || st.Source.Namespace != "" && st.Source.Namespace != namespace {
+		if !st.Synced || st.Source.Namespace != "" && st.Source.Namespace != namespace {
 			return false
 		}
 		store, err := s.db.View(st.Source)
@@ -64,9 +60,6 @@ func (s *storage) pickThat(t *kubeapi.Type, fits func(st boltstore.State) bool) 
 		if k.Type != t {
 			continue
 		}
-		if len(k.sources) == 0 {
-			return nil, kubeapi.NotHere(unavailable(fmt.Errorf("the file has only an earlier state of %s/%s; the program now keeps %s", t.GroupResource(), t.Version, k.instead), 10))
-		}
 		for _, st := range k.sources {
 			kept = append(kept, st.Source.String())
 			if !fits(st) {
@@ -80,12 +73,7 @@ func (s *storage) pickThat(t *kubeapi.Type, fits func(st boltstore.State) bool) 
 				return nil, unavailable(err, 1)
 			}
 			s.age(&st, nil)
-			sel, err := labels.Parse(st.Source.LabelSelector)
-			if err != nil {
-				return nil, err
-			}
-			label, _ := sel.Requirements()
-			return &source{store, t, st, selectedBy(st.Source), label, false}, nil
+			return &source{store, t, st, selectedBy(st.Source), false}, nil
 		}
 	}
 	return nil, kubeapi.NotHere(unavailable(fmt.Errorf("the file does not have all that is asked for; it has %s", strings.Join(kept, ", ")), 10))
@@ -107,9 +95,6 @@ func covers(src boltstore.Source, sel kubeapi.Selection) bool {
 				return false
 			}
 		}
-	}
-	if _, err := fields.ParseSelector(src.FieldSelector); err != nil {
-		return false
 	}
 	return !slices.ContainsFunc(selectedBy(src), func(r fields.Requirement) bool { return !slices.Contains(sel.Fields.Requirements(), r) })
 }

@@ -3,7 +3,6 @@ package apifile
 import (
 	"cmp"
 	"maps"
-	"runtime"
 	"sync"
 	"weak"
 
@@ -11,8 +10,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// sending has the changes that watches of a file are sending: one of each for all watches,
-// whichever handlers have them. It keeps none of them in memory.
+// sending has the changes that watches are sending: one of each for all watches, whichever
+// handlers have them. It keeps none of them in memory.
 type sending struct {
 	mu      sync.Mutex
 	changes map[place]weak.Pointer[kubeapi.Change]
@@ -21,19 +20,7 @@ type sending struct {
 	reading chan struct{}
 }
 
-// sendings are those of the open files.
-var sendings sync.Map // a *sending by weak.Pointer[boltstore.DB]
-
-func sendingOf(db *boltstore.DB) *sending {
-	key := weak.Make(db)
-	s, known := sendings.Load(key)
-	if !known {
-		if s, known = sendings.LoadOrStore(key, &sending{reading: make(chan struct{}, mostReading)}); !known {
-			runtime.AddCleanup(db, func(key any) { sendings.Delete(key) }, any(key))
-		}
-	}
-	return s.(*sending)
-}
+var shared = sending{changes: map[place]weak.Pointer[kubeapi.Change]{}, reading: make(chan struct{}, mostReading)}
 
 // mostReading is how many watches read changes at a time. All wake at once, and each change
 // may be large.
@@ -42,20 +29,21 @@ const mostReading = 4
 // read waits for a place to read changes in.
 func (w *watcher) read() {
 	w.hasRead()
-	w.s.sending.reading <- struct{}{}
+	shared.reading <- struct{}{}
 	w.reads = true
 }
 
 // hasRead gives the place back, once the changes are decoded.
 func (w *watcher) hasRead() {
 	if w.reads {
-		<-w.s.sending.reading
+		<-shared.reading
 		w.reads = false
 	}
 }
 
 // place is where a change is in a journal, and how it is sent.
 type place struct {
+	db      weak.Pointer[boltstore.DB]
 	source  boltstore.Source
 	series  int64
 	seq     uint64
@@ -70,14 +58,25 @@ func (s *sending) lately(p place) *kubeapi.Change {
 	return s.changes[p].Value()
 }
 
-// get returns the change at a place, which read reads if no watch has lately sent it.
-func (s *sending) get(p place, read func() (*kubeapi.Change, error)) (*kubeapi.Change, error) {
+// change is an entry's change, the same for all watches that are at it. nil is as in
+// source.change.
+func (s *sending) change(src *source, p place, e *boltstore.Entry) (*kubeapi.Change, error) {
 	if c := s.lately(p); c != nil {
 		return c, nil
 	}
-	c, err := read()
-	if err != nil || c == nil {
+	c, err := src.change(e, p.version, p.copies)
+	if c == nil || err != nil {
 		return nil, err
+	}
+	c.Again = func() (*kubeapi.Change, error) { return s.again(src, p) }
+	if o := cmp.Or(c.Cur, c.Final); o != nil {
+		o.Again = func() (*kubeapi.Object, error) {
+			c, err := s.again(src, p)
+			if err != nil {
+				return nil, err
+			}
+			return cmp.Or(c.Cur, c.Final), nil
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,51 +87,27 @@ func (s *sending) get(p place, read func() (*kubeapi.Change, error)) (*kubeapi.C
 		maps.DeleteFunc(s.changes, func(_ place, c weak.Pointer[kubeapi.Change]) bool { return c.Value() == nil })
 		s.sweep = 2*len(s.changes) + 64
 	}
-	if s.changes == nil {
-		s.changes = map[place]weak.Pointer[kubeapi.Change]{}
-	}
 	s.changes[p] = weak.Make(c)
 	return c, nil
 }
 
-// change is an entry's change, the same for all watches that are at it. nil is as in
-// source.change.
-func (s *sending) change(src *source, p place, e *boltstore.Entry) (*kubeapi.Change, error) {
-	return s.get(p, func() (*kubeapi.Change, error) {
-		c, err := src.change(e, p.version, p.copies)
-		if c == nil || err != nil {
-			return nil, err
-		}
-		again := func() (*kubeapi.Change, error) {
-			if c := s.lately(p); c != nil {
-				return c, nil
-			}
-			s.reading <- struct{}{}
-			defer func() { <-s.reading }()
-			e, err := src.EntriesAfter(boltstore.Moment{Series: p.series, Seq: p.seq - 1})
-			if err != nil {
-				return nil, err
-			}
-			if len(e.Entries) == 0 || e.Entries[0].Seq != p.seq {
-				return nil, boltstore.ErrTrimmed
-			}
-			c, err := s.change(src, p, e.Entries[0])
-			if c == nil {
-				err = cmp.Or(err, boltstore.ErrTrimmed)
-			}
-			return c, err
-		}
-		c.Again = again
-		shown := func(c *kubeapi.Change) *kubeapi.Object { return cmp.Or(c.Cur, c.Final) }
-		if o := shown(c); o != nil {
-			o.Again = func() (*kubeapi.Object, error) {
-				c, err := again()
-				if err != nil {
-					return nil, err
-				}
-				return shown(c), nil
-			}
-		}
+// again returns a change that a watch is sending, and reads it unless it is still in memory.
+func (s *sending) again(src *source, p place) (*kubeapi.Change, error) {
+	if c := s.lately(p); c != nil {
 		return c, nil
-	})
+	}
+	s.reading <- struct{}{}
+	defer func() { <-s.reading }()
+	e, err := src.EntriesAfter(boltstore.Moment{Series: p.series, Seq: p.seq - 1})
+	if err == nil && (len(e.Entries) == 0 || e.Entries[0].Seq != p.seq) {
+		err = boltstore.ErrTrimmed
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.change(src, p, e.Entries[0])
+	if c == nil {
+		err = cmp.Or(err, boltstore.ErrTrimmed)
+	}
+	return c, err
 }

@@ -10,19 +10,6 @@ import (
 	"github.com/kubewake/kubewake/internal/filetest"
 )
 
-// TestWatchesOfAllHandlersShare: each request to a server has a handler of its own. Their watches
-// share the changes of the file, and the places to read them.
-func TestWatchesOfAllHandlersShare(t *testing.T) {
-	db, other := filetest.Open(t, boltstore.Options{}), filetest.Open(t, boltstore.Options{})
-	of := func(db *boltstore.DB) *sending { return New(db, Options{}).(*handler).sending }
-	if a, b := of(db), of(db); a != b {
-		t.Error("two handlers of a file share nothing")
-	}
-	if of(db) == of(other) {
-		t.Error("two files share their changes")
-	}
-}
-
 // TestPlaceToReadIsGivenBack: a watch that sends none of the changes that it has read keeps no
 // place from others while its client takes nothing.
 func TestPlaceToReadIsGivenBack(t *testing.T) {
@@ -47,7 +34,7 @@ func TestPlaceToReadIsGivenBack(t *testing.T) {
 		for c, err := range b.Each {
 			t.Logf("%s: %v %v", list, c, err)
 		}
-		if n := len(h.sending.reading); n > 0 {
+		if n := len(shared.reading); n > 0 {
 			t.Errorf("%s: %d places are held", list, n)
 		}
 		if list == "20" {

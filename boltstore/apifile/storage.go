@@ -41,7 +41,6 @@ var _ kubeapi.Storage = &storage{}
 type kind struct {
 	*kubeapi.Type
 	sources []boltstore.State
-	instead string // the source that the program keeps in place of all these
 }
 
 // kindsOf finds the types among the file's sources, in the order of discovery: groups by
@@ -68,23 +67,12 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 			byName[gvr] = k
 			kinds = append(kinds, k)
 		}
-		if kept := inPlaceOf(&st, states); kept != nil {
-			k.instead = kept.Source.String()
-			if k.Type == nil {
-				k.Type = typeOf([]boltstore.State{st})
-				k.Hidden = true
-			}
-			continue
-		}
 		k.sources = append(k.sources, st)
 		if best, ok := versions[gvr.GroupVersion()]; !ok || h.kept(st, best) < 0 {
 			versions[gvr.GroupVersion()] = st
 		}
 	}
 	for _, k := range kinds {
-		if len(k.sources) == 0 {
-			continue
-		}
 		slices.SortStableFunc(k.sources, h.order)
 		k.Type = typeOf(k.sources)
 		// The sources differ in the forms that they can serve. Those with whole objects
@@ -100,26 +88,6 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), kept, -utilversion.CompareKubeAwareVersionStrings(a.Version, b.Version), cmp.Compare(a.Plural, b.Plural))
 	})
 	return kinds
-}
-
-// inPlaceOf returns a source that has the objects of another one, in another version, and that
-// the program keeps instead, as it does once the server has dropped a version. nil is none.
-func inPlaceOf(left *boltstore.State, states []boltstore.State) *boltstore.State {
-	if left.InUse {
-		return nil
-	}
-	b := &left.Source
-	for i := range states {
-		a := &states[i].Source
-		if states[i].InUse && states[i].Synced &&
-			a.Version != b.Version && a.Group == b.Group && a.Resource == b.Resource && a.Cluster == b.Cluster && a.ShardSelector == "" &&
-			(a.Form != boltstore.FormMetadata || b.Form == boltstore.FormMetadata) &&
-			(a.Namespace == "" || a.Namespace == b.Namespace) &&
-			(a.LabelSelector == "" || a.LabelSelector == b.LabelSelector) && (a.FieldSelector == "" || a.FieldSelector == b.FieldSelector) {
-			return &states[i]
-		}
-	}
-	return nil
 }
 
 // builtIn has the kinds of client-go's scheme.
@@ -193,15 +161,11 @@ func typeOf(sources []boltstore.State) *kubeapi.Type {
 	r.Namespaced = !slices.ContainsFunc(sources, func(st boltstore.State) bool { return st.Scope == boltstore.ScopeCluster })
 	singular := strings.ToLower(first.Kind)
 	for _, st := range sources {
-		for _, name := range st.Names {
-			if name != singular && !slices.Contains(r.ShortNames, name) {
-				r.ShortNames = append(r.ShortNames, name)
-			}
+		if len(r.ShortNames) == 0 {
+			r.ShortNames = slices.DeleteFunc(slices.Clone(st.Names), func(name string) bool { return name == singular })
 		}
-		for _, name := range st.Categories {
-			if !slices.Contains(r.Categories, name) {
-				r.Categories = append(r.Categories, name)
-			}
+		if len(r.Categories) == 0 {
+			r.Categories = st.Categories
 		}
 		if len(r.Columns) == 0 {
 			for _, c := range st.Columns {
@@ -258,15 +222,6 @@ func (s *source) object(obj any) (*kubeapi.Object, error) {
 	}
 	out := s.t.Of(o, number(o.GetResourceVersion()))
 	out.Known = s.known
-	for _, r := range s.label {
-		if !r.Matches(out.Labels) { // a transform has removed it
-			out.Labels = labels.Merge(out.Labels, nil)
-			delete(out.Labels, r.Key())
-			if values := r.ValuesUnsorted(); !r.Matches(out.Labels) {
-				out.Labels[r.Key()] = append(values, "")[0]
-			}
-		}
-	}
 	return out, nil
 }
 
@@ -299,9 +254,8 @@ func (s *storage) Get(ctx context.Context, t *kubeapi.Type, namespace, name stri
 		}
 	}
 	obj, _, err := src.GetAt(key)
-	if err == nil && obj == nil && notHere != nil { // it has left the part meanwhile
-		s.ageless()
-		err = notHere
+	if err == nil && obj == nil {
+		err = notHere // it may have left the part meanwhile
 	}
 	if err != nil || obj == nil {
 		return nil, answer(err)

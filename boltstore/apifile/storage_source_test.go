@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,35 +87,9 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// TestKeptNext: a program keeps a source in place of another one. Until the new source
-// has been listed, reads show the objects of the other one. A watch there would stay
-// silent, so it must be repeated.
-func TestKeptNext(t *testing.T) {
-	db := filetest.Open(t, boltstore.Options{})
-	all := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
-	filetest.Relist(t, all, "10", configMap("a", "x", 1), configMap("b", "z", 2))
-	all.Release()
-	next := filetest.Claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{})
-	h := New(db, Options{})
-	const of = "/api/v1/namespaces/a/configmaps"
-	expect(t, h, of, 200, "a/x")
-	for _, query := range []string{"?watch=1&resourceVersion=10", "?watch=1&resourceVersion=0", "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
-		if a := ask(t, h, http.MethodGet, of+query+"&timeoutSeconds=1"); a.code != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
-			t.Errorf("%s: %d %v %s", query, a.code, a.header, a.body)
-		}
-	}
-	if a := ask(t, h, http.MethodGet, "/api/v1/namespaces/b/configmaps?watch=1&resourceVersion=10&timeoutSeconds=1"); a.code != 200 {
-		t.Errorf("nobody keeps it: %d %s", a.code, a.body)
-	}
-	filetest.Relist(t, next, "20", configMap("a", "x", 1), configMap("a", "y", 15))
-	if a := ask(t, h, http.MethodGet, of+"?watch=1&resourceVersion=0&timeoutSeconds=1"); a.code != 200 || !strings.Contains(a.body, `"name":"y"`) {
-		t.Errorf("%d %s", a.code, a.body)
-	}
-}
-
 // TestVersionLeftBehind: if a server serves an earlier version of a custom resource
-// again, the mirror keeps that one. The later version, which is no longer kept, is not
-// served: clients would otherwise read outdated objects.
+// again, the mirror keeps that one, and discovery prefers it. The later version is served as it was
+// left.
 func TestVersionLeftBehind(t *testing.T) {
 	of := func(version string) boltstore.Source {
 		return boltstore.Source{Group: "example.com", Version: version, Resource: "things", Form: boltstore.FormUnstructured}
@@ -144,49 +117,13 @@ func TestVersionLeftBehind(t *testing.T) {
 	preferred("v1") // the other one has not been listed
 	filetest.Relist(t, beta, "20", thing("v1beta1"))
 	preferred("v1") // both are kept
-	const gone, all = "/apis/example.com/v1/things", "/apis/example.com/v1beta1/things"
+	const gone = "/apis/example.com/v1/things"
 	expect(t, h, gone, 200, "a/v1")
 	v1.Release()
 	preferred("v1beta1")
-	// To a client that keeps objects, 404 would say that they were deleted.
-	for _, path := range []string{gone, gone + "?watch=1&timeoutSeconds=1", "/apis/example.com/v1/namespaces/a/things/v1"} {
-		if a := expect(t, h, path, 503, "the program now keeps things.example.com/v1beta1"); a.header.Get("Retry-After") == "" {
-			t.Errorf("%s: %v", path, a.header)
-		}
-	}
-	onward := New(db, Options{Otherwise: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(299) })})
-	expect(t, onward, gone, 299, "")
-	expect(t, h, all, 200, "a/v1beta1")
-	if a := ask(t, h, http.MethodGet, "/apis/example.com"); strings.Contains(a.body, `"v1"}`) {
-		t.Errorf("a version that is not kept any more is in discovery: %s", a.body)
-	}
+	expect(t, h, gone, 200, "a/v1") // as of its last state, whose age the answer has
+	expect(t, h, "/apis/example.com/v1beta1/things", 200, "a/v1beta1")
 	beta.Release()
-	expect(t, h, gone, 200, "a/v1") // nobody keeps either
-
-	// What a kept source has no objects for is served as of its last state.
-	for _, tc := range []struct {
-		name       string
-		kept, left func(*boltstore.State)
-		served     bool
-	}{
-		{"another version", func(*boltstore.State) {}, func(*boltstore.State) {}, false},
-		{"one that is not listed yet", func(st *boltstore.State) { st.Synced = false }, func(*boltstore.State) {}, true},
-		{"one namespace", func(st *boltstore.State) { st.Source.Namespace = "a" }, func(*boltstore.State) {}, true},
-		{"the same namespace", func(st *boltstore.State) { st.Source.Namespace = "a" }, func(st *boltstore.State) { st.Source.Namespace = "a" }, false},
-		{"a selection", func(st *boltstore.State) { st.Source.LabelSelector = "a=b" }, func(*boltstore.State) {}, true},
-		{"metadata", func(st *boltstore.State) { st.Source.Form = boltstore.FormMetadata }, func(*boltstore.State) {}, true},
-		{"another resource", func(st *boltstore.State) { st.Source.Resource = "others" }, func(*boltstore.State) {}, true},
-		{"one of a program that ended", func(st *boltstore.State) { st.InUse = false }, func(*boltstore.State) {}, true},
-	} {
-		kept := boltstore.State{Source: of("v1beta1"), Kind: "Thing", Synced: true, InUse: true}
-		left := boltstore.State{Source: of("v1"), Kind: "Thing", Synced: true}
-		tc.kept(&kept)
-		tc.left(&left)
-		kinds := (&handler{opts: Options{Clock: clock.RealClock{}}}).kindsOf([]boltstore.State{left, kept})
-		if served := slices.ContainsFunc(kinds, func(k *kind) bool { return k.Version == "v1" && len(k.sources) > 0 }); served != tc.served {
-			t.Errorf("%s is kept: the version that was kept before is served: %v", tc.name, served)
-		}
-	}
 
 	minute, hours := time.Minute, 30*time.Hour
 	c := clocktesting.NewFakeClock(time.Unix(3600*1000+1800, 0)) // half past
@@ -202,8 +139,7 @@ func TestVersionLeftBehind(t *testing.T) {
 }
 
 // TestGetOfPart: an object that only a source with selectors has is read by name. That
-// another one is not there, such a source cannot say. A source that nobody keeps does not
-// answer beside kept ones, and Secrets are served only if that is asked for.
+// another one is not there, such a source cannot say. Secrets are served only if that is asked for.
 func TestGetOfPart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.db")
 	db := filetest.OpenAt(t, path, boltstore.Options{})
@@ -230,7 +166,7 @@ func TestGetOfPart(t *testing.T) {
 	expect(t, on, a+"/x", 200, "")
 	expect(t, on, a+"/y", http.StatusTeapot, "")
 	web.Release()
-	expect(t, on, a+"/x", http.StatusTeapot, "")
+	expect(t, on, a+"/x", 200, "")
 
 	// In a file that no program has open, each source answers as it was left.
 	left := filepath.Join(t.TempDir(), "left.db")

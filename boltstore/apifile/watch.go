@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http"
 	"strconv"
+	"weak"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -19,7 +18,6 @@ import (
 type watcher struct {
 	s       *storage
 	src     *source
-	sel     kubeapi.Selection
 	kept    bool // the program has claimed the source meanwhile
 	at      boltstore.Moment
 	start   kubeapi.Start
@@ -45,13 +43,10 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 	if err != nil {
 		return nil, err
 	}
-	if next := s.toCome(src, q.Selection); next != "" {
-		return nil, apierrors.NewTooManyRequests(next+" is kept in its place, and has not been listed yet", 1)
-	}
 	if q.Newest {
 		s.freshen(ctx, src)
 	}
-	w := &watcher{s: s, src: src, sel: q.Selection, kept: src.st.InUse, copies: q.Messages && src.copies()}
+	w := &watcher{s: s, src: src, kept: src.st.InUse, copies: q.Messages && src.copies()}
 	if q.Initial {
 		at, err := s.reach(ctx, src, q.Version)
 		if err != nil {
@@ -97,23 +92,6 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 	w.after, w.behind = w.version, number(newest) < w.version
 	w.start = kubeapi.Start{Version: w.version, Known: w.version}
 	return w, nil
-}
-
-// toCome names the source that the program now keeps in place of this one and has not
-// listed yet. Until then reads answer from this source and say how old the data is. A
-// watch of it would never show another change.
-func (s *storage) toCome(src *source, sel kubeapi.Selection) string {
-	for _, k := range s.kinds {
-		if k.Type != src.t || src.st.InUse || !src.st.Synced {
-			continue
-		}
-		for _, st := range k.sources {
-			if st.InUse && !st.Synced && covers(st.Source, sel) {
-				return st.Source.String()
-			}
-		}
-	}
-	return ""
 }
 
 // ended says how an error of the file ends a watch that has begun.
@@ -162,27 +140,10 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 		return kubeapi.Batch{Each: w.each(before.Series, e)}, nil
 	}
 	w.reached(e)
-	if !w.src.InUse() && (w.kept || w.isElsewhere()) {
+	if w.kept && !w.src.InUse() {
 		return kubeapi.Batch{}, kubeapi.ErrWatchOver // another source may be kept in its place
 	}
 	return kubeapi.Batch{Version: w.version, Changed: changed}, nil
-}
-
-// isElsewhere says whether a watch that began now would be refused, or would show a source
-// that the program keeps in place of this one.
-func (w *watcher) isElsewhere() bool {
-	states, err := w.s.db.Sources()
-	if err != nil {
-		return true
-	}
-	now := &storage{handler: w.s.handler, kinds: w.s.kindsOf(states), header: http.Header{}}
-	for _, k := range now.kinds {
-		if k.GroupVersion() == w.src.t.GroupVersion() && k.Plural == w.src.t.Plural {
-			src, err := now.pick(k.Type, w.sel)
-			return err != nil || src.st.InUse && src.st.Source != w.src.st.Source || now.toCome(src, w.sel) != ""
-		}
-	}
-	return true
 }
 
 // each decodes one entry at a time, and keeps none.
@@ -208,8 +169,8 @@ func (w *watcher) each(series int64, e boltstore.EntriesAt) iter.Seq2[*kubeapi.C
 				}
 				w.version = max(w.version, v)
 			}
-			p := place{w.src.st.Source, series, entry.Seq, w.version, w.copies}
-			c, err := w.s.sending.change(w.src, p, entry)
+			p := place{weak.Make(w.s.db), w.src.st.Source, series, entry.Seq, w.version, w.copies}
+			c, err := shared.change(w.src, p, entry)
 			w.hasRead()
 			if err != nil {
 				yield(nil, ended(err))

@@ -43,23 +43,12 @@ func Dial(path string) (*Client, error) {
 	}
 	connect := func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx, path, sock) }
 	conn, err := connect(context.Background(), "", "")
-	if beside := path + ".sock"; err != nil && len(beside) <= longest {
-		// In the owner's container the file may have a shorter path.
-		sock = beside
-		if c, again := connect(context.Background(), "", ""); again == nil {
-			conn, err = c, nil
-		}
-	}
 	if err != nil {
 		return nil, fmt.Errorf("live: the owner of %s cannot be asked: %w", path, err)
 	}
-	return newClient(path, connect), conn.Close()
-}
-
-func newClient(path string, connect func(ctx context.Context, _, _ string) (net.Conn, error)) *Client {
 	protocols := &http.Protocols{}
 	protocols.SetUnencryptedHTTP2(true)
-	return &Client{path, &http.Transport{
+	c := &Client{path, &http.Transport{
 		Protocols: protocols, DisableCompression: true, DialContext: connect,
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerStream: 64 << 10, // what a client that does not read leaves here: the least
@@ -68,18 +57,7 @@ func newClient(path string, connect func(ctx context.Context, _, _ string) (net.
 			SendPingTimeout: silence, PingTimeout: silence / 3,
 		},
 	}}
-}
-
-// Elsewhere is the error of Ask if the process that serves the socket has another file open,
-// which was at the path before.
-type Elsewhere struct {
-	PID int
-	Why string
-}
-
-func (e *Elsewhere) Error() string {
-	return fmt.Sprintf("process %d serves the socket, but has another file open, "+
-		"which was at this path before: %s", e.PID, e.Why)
+	return c, conn.Close()
 }
 
 // patience is how long the process that has a file open has to say who it is. It may be stopped,
@@ -98,7 +76,8 @@ func Ask(path string) (*Client, Status, error) {
 	st, err := c.Status(ctx)
 	if err == nil && st.Owner != nil && st.Owner.Moved != "" {
 		if _, none := os.Stat(path); none == nil {
-			err = &Elsewhere{st.Owner.PID, st.Owner.Moved}
+			err = fmt.Errorf("process %d serves the socket, but has another file open, "+
+				"which was at this path before: %s", st.Owner.PID, st.Owner.Moved)
 		}
 	}
 	if err != nil {
@@ -121,13 +100,13 @@ func connect(ctx context.Context, db, sock string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	uid, pid, err := peer(c.(*net.UnixConn))
+	uid, err := peer(c.(*net.UnixConn))
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 	case err != nil:
 		return nil, errors.Join(err, c.Close())
 	case known && uid != owner && uid != 0:
-		return nil, errors.Join(fmt.Errorf("process %d, which serves %s, is not of the file's owner", pid, sock), c.Close())
+		return nil, errors.Join(fmt.Errorf("the process that serves %s is not of the file's owner", sock), c.Close())
 	}
 	return c, nil
 }
@@ -204,7 +183,7 @@ func (a answer) Read(p []byte) (int, error) {
 // If otherwise is true and the file does not have the objects, the error is ErrNotKept; if it is
 // false, the owner's refusal is the answer.
 func (c *Client) API(r *http.Request, o apifile.Options, otherwise bool) (*http.Response, error) {
-	text, err := json.Marshal(options{o.Cluster, o.Source, o.Secrets, o.WarnAfter, o.Fresh, otherwise})
+	text, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
@@ -214,6 +193,9 @@ func (c *Client) API(r *http.Request, o apifile.Options, otherwise bool) (*http.
 	r.URL.RawPath, r.URL.Opaque = "", ""
 	r.Body, r.ContentLength = nil, 0
 	r.Header.Set(headerOptions, string(text))
+	if r.Header.Del(headerNone); otherwise {
+		r.Header.Set(headerNone, noneHere)
+	}
 	resp, err := c.http.RoundTrip(r)
 	switch {
 	case err != nil && ctx.Err() != nil:

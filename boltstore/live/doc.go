@@ -10,16 +10,11 @@
 //
 // HTTP/1.1 is spoken, too: curl --unix-socket FILE.sock http://file/api/v1/pods.
 //
-// The socket is for the same user and root. It has mode 0600, and other peers are turned
-// away if the system names them. No client can hold up the owner: no transaction is open
-// while an answer is sent. Connections, requests and times to send or accept are bounded.
+// The socket is for the same user and root, and the path for at most 98 bytes. No client can hold
+// up the owner: no transaction is open while an answer is sent, and all is bounded.
 package live
 
-import (
-	"time"
-
-	"github.com/kubewake/kubewake/boltstore"
-)
+import "github.com/kubewake/kubewake/boltstore"
 
 // Paths outside the API.
 const (
@@ -27,8 +22,9 @@ const (
 	snapshotPath = "/kubewake/snapshot"
 )
 
-// headerOptions has a request's options as JSON. headerNone says in an answer of the API why
-// there are no objects.
+// headerOptions has a request's apifile.Options as JSON. headerNone says in an answer of the API why
+// there are no objects. In a request it asks for noneHere as the answer, if the file does not have
+// the objects.
 const (
 	headerOptions = "Kubewake-Options"
 	headerNone    = "Kubewake-None"
@@ -36,17 +32,6 @@ const (
 	noneHere  = "not kept"
 	noneMoved = "moved"
 )
-
-// options are those of package apifile that a request may set. If Otherwise is set, the answer to
-// a request for objects that the file does not have is noneHere.
-type options struct {
-	Cluster   string        `json:"cluster,omitempty"`
-	Source    string        `json:"source,omitempty"`
-	Secrets   bool          `json:"secrets,omitempty"`
-	WarnAfter time.Duration `json:"warnAfter,omitempty"`
-	Fresh     time.Duration `json:"fresh,omitempty"`
-	Otherwise bool          `json:"otherwise,omitempty"`
-}
 
 // Status is the state of a file.
 type Status struct {

@@ -12,7 +12,7 @@ import (
 func TestSilentOwner(t *testing.T) {
 	path := testPath(t)
 	world(t, path, 1, 1)
-	l, err := listen(path)
+	l, err := listenAt(path+".sock", true)
 	if err != nil {
 		t.Fatal(err)
 	}

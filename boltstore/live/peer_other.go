@@ -5,4 +5,4 @@ package live
 import "errors"
 
 // peerOf fails: the system does not name the peer. Only the socket's mode protects it.
-func peerOf(int) (uid, pid int, err error) { return 0, 0, errors.ErrUnsupported }
+func peerOf(int) (uid int, err error) { return 0, errors.ErrUnsupported }

@@ -48,9 +48,9 @@ type server struct {
 	copying chan struct{} // has room for one snapshot at a time: each takes the file's size on disk
 
 	closing context.CancelFunc // ends the requests' contexts
-	mu      sync.Mutex
-	closed  bool           // wg does not grow any more
-	wg      sync.WaitGroup // requests under way; mu is held over Add once the server serves
+	open    sync.RWMutex       // requests hold it; Close takes it once for all
+	serving sync.WaitGroup
+	once    sync.Once
 }
 
 // Serve serves the file's socket until the Closer is closed. Close it before the DB. If
@@ -60,7 +60,11 @@ func Serve(db *boltstore.DB, o Options) (io.Closer, error) {
 }
 
 func serve(db *boltstore.DB, o Options, l limits) (*server, error) {
-	sock, err := listen(db.Path())
+	path, err := SocketPath(db.Path())
+	var sock *socket
+	if err == nil {
+		sock, err = listenAt(path, true)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("live: the socket of %s cannot be made: %w", db.Path(), err)
 	}
@@ -81,41 +85,28 @@ func serve(db *boltstore.DB, o Options, l limits) (*server, error) {
 		ReadHeaderTimeout: l.read, IdleTimeout: l.read,
 		ErrorLog: panics.Logger(func(err error) { db.Logger().Error(err, "A request to the file's socket failed") }),
 	}
-	s.wg.Go(func() { _ = s.http.Serve(netutil.LimitListener(sock, l.conns)) }) // until it is closed
+	s.serving.Go(func() { _ = s.http.Serve(netutil.LimitListener(sock, l.conns)) }) // until it is closed
 	return s, nil
 }
 
 // Close ends the server and its connections, and waits for requests under way.
 func (s *server) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	s.closing()
 	err := s.http.Close()
-	s.wg.Wait()
+	s.serving.Wait()
+	s.once.Do(s.open.Lock)
 	return err
-}
-
-// begin says whether a request may still be answered. If so, the caller calls wg.Done
-// after it.
-func (s *server) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.wg.Add(1)
-	}
-	return !s.closed
 }
 
 // handle answers a request. At its end it bounds the time in which the client must take the
 // rest of the answer. In HTTP/2 a client that does not read a part of the API holds up no other
 // request, and its watch goes on from the file.
 func (s *server) handle(w http.ResponseWriter, r *http.Request) {
-	if !s.begin() {
+	if !s.open.TryRLock() {
 		http.Error(w, "the server is closed", http.StatusServiceUnavailable)
 		return
 	}
-	defer s.wg.Done()
+	defer s.open.RUnlock()
 	c := http.NewResponseController(w)
 	defer func() { _ = c.SetWriteDeadline(time.Now().Add(s.limits.write)) }() // it fails only on a connection that is gone
 	path := r.URL.Path
@@ -192,16 +183,14 @@ func (s *server) snapshot(w http.ResponseWriter, r *http.Request) {
 
 // api answers the Kubernetes API.
 func (s *server) api(w http.ResponseWriter, r *http.Request) {
-	var asked options
+	var o apifile.Options
 	if text := r.Header.Get(headerOptions); text != "" {
-		if err := json.Unmarshal([]byte(text), &asked); err != nil {
+		if err := json.Unmarshal([]byte(text), &o); err != nil {
 			http.Error(w, headerOptions+": "+err.Error(), http.StatusBadRequest)
 			return
 		}
 	}
-	o := apifile.Options{Cluster: asked.Cluster, Source: asked.Source, Secrets: asked.Secrets,
-		WarnAfter: asked.WarnAfter, Fresh: asked.Fresh}
-	if asked.Otherwise {
+	if r.Header.Get(headerNone) == noneHere {
 		o.Otherwise = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set(headerNone, noneHere)
 			w.WriteHeader(http.StatusNotFound)

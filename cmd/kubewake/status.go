@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	stdmaps "maps"
@@ -109,14 +108,6 @@ func printStatus(streams genericiooptions.IOStreams, path string, status live.St
 	}
 	if o := status.Owner; o != nil {
 		printOwner(streams.ErrOut, o)
-		return nil
-	}
-	var moved *live.Elsewhere
-	if c, _, err := live.Ask(path); errors.As(err, &moved) {
-		fmt.Fprintf(streams.ErrOut, "process %d has another file open, which was at this path before: %s\n",
-			moved.PID, moved.Why)
-	} else if err == nil {
-		return c.Close()
 	}
 	return nil
 }

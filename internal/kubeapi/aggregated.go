@@ -51,7 +51,7 @@ func (h *Handler) aggregated(core bool) *apidiscoveryv2.APIGroupDiscoveryList {
 		Items:    []apidiscoveryv2.APIGroupDiscovery{},
 	}
 	groups, versions := map[string]int{}, map[schema.GroupVersion]int{}
-	for _, t := range h.shown() {
+	for _, t := range h.Storage.Types() {
 		if (t.Group == "") != core {
 			continue
 		}

@@ -4,20 +4,14 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// shown are the types in discovery.
-func (h *Handler) shown() []*Type {
-	return slices.DeleteFunc(slices.Clone(h.Storage.Types()), func(t *Type) bool { return t.Hidden })
-}
-
 func (h *Handler) servesGroupVersion(gv schema.GroupVersion) bool {
-	for _, t := range h.shown() {
+	for _, t := range h.Storage.Types() {
 		if t.GroupVersion() == gv {
 			return true
 		}
@@ -51,7 +45,7 @@ func (h *Handler) coreVersions(host string) *metav1.APIVersions {
 func (h *Handler) group(name string) *metav1.APIGroup {
 	g := &metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: name}
 	seen := map[string]bool{}
-	for _, t := range h.shown() {
+	for _, t := range h.Storage.Types() {
 		if t.Group == name && t.Group != "" && !seen[t.Version] {
 			seen[t.Version] = true
 			g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{
@@ -69,7 +63,7 @@ func (h *Handler) group(name string) *metav1.APIGroup {
 func (h *Handler) groupList() *metav1.APIGroupList {
 	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
 	seen := map[string]bool{"": true}
-	for _, t := range h.shown() {
+	for _, t := range h.Storage.Types() {
 		if !seen[t.Group] {
 			seen[t.Group] = true
 			g := h.group(t.Group)
@@ -85,7 +79,7 @@ func (h *Handler) resourceList(gv schema.GroupVersion) *metav1.APIResourceList {
 	if gv.Group != "" {
 		list.APIVersion = "v1"
 	}
-	for _, t := range h.shown() {
+	for _, t := range h.Storage.Types() {
 		if t.GroupVersion() == gv {
 			list.APIResources = append(list.APIResources, metav1.APIResource{
 				Name:         t.Plural,

@@ -37,8 +37,6 @@ type Type struct {
 	// MetadataOnly: the Storage has only metadata of the objects. They are served as
 	// PartialObjectMetadata and in tables. Whole objects get 406.
 	MetadataOnly bool
-	// Hidden keeps the type out of discovery. Requests for it reach the Storage.
-	Hidden bool
 
 	builtIn  bool   // a server has a Go type of it
 	jsonHead string // what the JSON of a built-in object starts with
