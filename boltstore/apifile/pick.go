@@ -37,8 +37,11 @@ func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection) (*source, error) 
 // pickPart is pick for one object, of a source that does not have all that could have its
 // name: one that shows that it is there, and could not show that it is not.
 func (s *storage) pickPart(t *kubeapi.Type, namespace, key string) (*source, error) {
+	left := !slices.ContainsFunc(s.kinds, func(k *kind) bool {
+		return slices.ContainsFunc(k.sources, func(st boltstore.State) bool { return st.InUse })
+	})
 	return s.pickThat(t, func(st boltstore.State) bool {
-		if !st.Synced || st.Source.Namespace != "" && st.Source.Namespace != namespace {
+		if !st.Synced || !left && !st.InUse || st.Source.Namespace != "" && st.Source.Namespace != namespace {
 			return false
 		}
 		store, err := s.db.View(st.Source)
