@@ -113,7 +113,6 @@ type sourceMeta struct {
 	FlowSchemaUID   string               `msgpack:"flowSchemaUID,omitempty"`
 	ServerCA        string               `msgpack:"serverCA,omitempty"`
 	ServedForm      string               `msgpack:"form,omitempty"`         // see RelistOptions.ServedForm
-	FormDoubted     bool                 `msgpack:"formDoubted,omitempty"`  // see Claimed.DoubtForm
 	MetadataSize    uint64               `msgpack:"metadataSize,omitempty"` // see Claimed.NoteMetadataSize
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`

@@ -9,7 +9,7 @@ import (
 
 // This file has what package reflector learns about a source's server and notes for the
 // next life. It says which server that is, whether its versions move, and whether it was
-// restored. It also says how the server counts, and in which form it serves the objects.
+// restored. It also says how the server counts.
 
 // SetServer notes which server has answered.
 func (s *Claimed) SetServer(by listing.Server) error {
@@ -124,13 +124,6 @@ func (s *Claimed) NoteFiltered(filtered bool) error {
 // Filtered returns the last argument of NoteFiltered, in this life or an earlier one.
 func (s *Claimed) Filtered() bool { return s.metaNow().Filtered }
 
-// DoubtForm says whether the server may serve the objects in another form than at the
-// last relist. The next commit or Release writes it; it causes no commit of its own.
-func (s *Claimed) DoubtForm(doubted bool) { s.formDoubted.Store(doubted) }
-
-// FormDoubted returns the last argument of DoubtForm, in this life or an earlier one.
-func (s *Claimed) FormDoubted() bool { return s.formDoubted.Load() }
-
 // NoteMetadataSize notes how many bytes the metadata of an object takes in a list. The
 // next commit or Release writes it; it causes no commit of its own.
 func (s *Claimed) NoteMetadataSize(bytes uint64) { s.metadataSize.Store(bytes) }
@@ -155,7 +148,7 @@ func (s *Claimed) NoteCompared() {
 
 // stampNotes puts into m what was noted for the next commit.
 func (s *Store) stampNotes(m *sourceMeta) {
-	m.FormDoubted, m.MetadataSize = s.formDoubted.Load(), s.metadataSize.Load()
+	m.MetadataSize = s.metadataSize.Load()
 	if c := s.compared.Load(); c != nil {
 		m.Compared, m.ComparedBy, m.Differed = c.at, c.by, 0
 	}
@@ -175,5 +168,5 @@ func (s *Store) comparedSince(st *State) {
 func (s *Store) notesChanged() bool {
 	m, c := s.metaNow(), s.compared.Load()
 	compared := c != nil && c.at != m.Compared
-	return s.formDoubted.Load() != m.FormDoubted || s.metadataSize.Load() != m.MetadataSize || compared
+	return s.metadataSize.Load() != m.MetadataSize || compared
 }

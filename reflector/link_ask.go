@@ -118,14 +118,13 @@ func (s *ListerWatcher) saysNothing(rv string) bool {
 }
 
 // etcds says whether the versions are known to be etcd's. They are if the server
-// names a flow schema, or has named one, and the group is Kubernetes' own or the
-// server has shown the custom resource's definition.
+// names a flow schema, or has named one, and the group is Kubernetes' own.
 func (s *ListerWatcher) etcds() bool {
 	_, flow := s.cluster.answeredOver()
 	if cmp.Or(flow, s.store.State().FlowSchemaUID) == "" {
 		return false
 	}
-	return !custom(s.store.Source().Group) || definitionOf(s.store.ServedForm()) != ""
+	return !custom(s.store.Source().Group)
 }
 
 // serverVersion asks for the server's current version, and notes which server answers. It

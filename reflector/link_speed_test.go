@@ -51,7 +51,7 @@ func TestLinkIsNear(t *testing.T) {
 func TestFirstConnectionShowsTheLink(t *testing.T) {
 	for _, first := range []func(f *fixture) error{
 		func(f *fixture) error { _, err := f.requests.clusterUID(t.Context()); return err },
-		func(f *fixture) error { _, _, err := f.requests.form(t.Context(), false); return err },
+		func(f *fixture) error { _, err := f.requests.form(t.Context()); return err },
 		func(f *fixture) error { _, err := f.requests.version(t.Context()); return err },
 	} {
 		f := newFixture(t, 1)

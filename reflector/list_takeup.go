@@ -33,7 +33,8 @@ func (l *lister) takeUp(ctx context.Context) error {
 	l.flow = by.FlowSchemaUID // the next pages must name it
 	l.at.rv, l.at.token, l.at.began, l.at.stated = p.ResourceVersion, p.Continue, p.Began, stated
 	l.at.newest, l.at.target = p.Newest, later(p.Newest, stated)
-	l.form = p.ServedForm // if it has changed since, the next relist compares content
+	l.o.ServedForm = p.ServedForm // if it has changed since, the next relist compares content
+	l.relist.ServedAs(p.ServedForm)
 	if !l.size.fixed && p.PageSize > 0 {
 		l.size.limit = p.PageSize
 	}
@@ -56,7 +57,7 @@ func (l *lister) soon(taken time.Time) {
 func (l *lister) progress(newest string) listing.Progress {
 	by := l.s.cluster.by()
 	by.ClusterUID = l.s.cluster.uid()
-	return listing.Progress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: by, ServedForm: l.form}
+	return listing.Progress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: by, ServedForm: l.o.ServedForm}
 }
 
 // mayBeOther says whether another cluster than before may answer. If both UIDs are known,

@@ -77,7 +77,7 @@ func TestFirstSyncOverManyLives(t *testing.T) {
 				if tc.again {
 					most += whole.bytes
 				}
-				if all.bytes > most || all.pages > 2*whole.pages || all.requests > whole.requests+10*lives {
+				if all.bytes > most || all.pages > 2*whole.pages || all.requests > whole.requests+12*lives {
 					t.Errorf("%+v, not interrupted %+v", all, whole)
 				}
 				after(3 * time.Second)

@@ -37,7 +37,6 @@ type ListerWatcher struct {
 	requests requests
 	link     link
 	cluster  cluster
-	form     servedForm
 	audit    audit
 	unstored unstored
 	fresh    waiters
@@ -82,8 +81,6 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 		status:   status{state: State{Phase: PhaseStarting, Since: now}},
 	}
 	s.cluster = cluster{server: server, requests: &s.requests, queue: queue, store: store, log: log}
-	s.form = servedForm{requests: &s.requests, store: store, clock: clock}
-	s.form.takeUp()
 	if store.Restored() {
 		s.link.restored()
 	}

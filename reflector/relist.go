@@ -63,7 +63,6 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	s.proving.reached()
 	s.proving.keep(nil)
 	s.cluster.relisted()
-	s.form.relisted(l.reason)
 	s.audit.compared()
 	switch r := l.relist; {
 	case l.reason == ReasonDiffers:

@@ -211,21 +211,17 @@ func (r *requests) clusterUID(ctx context.Context) (clusterAnswer, error) {
 	return p.told, p.err
 }
 
-// form asks for the sign of the form in which the server serves the source's objects, and
-// for the sign of a custom resource's definition. Both are "" if they cannot be learned.
-// With late, an answer from a moment ago will do.
-func (r *requests) form(ctx context.Context, late bool) (sign, definition string, err error) {
+// form asks for the sign of the form in which the server serves the source's objects, "" if
+// it cannot be learned.
+func (r *requests) form(ctx context.Context) (sign string, err error) {
 	if r.server == "" {
-		return "", "", nil
+		return "", nil
 	}
-	p := &probe{form: true, late: late}
+	p := &probe{form: true}
 	if err := intercept(ctx, r.raw, p); err != nil {
-		return "", "", err // the transport may still come to the probe
+		return "", err // the transport may still come to the probe
 	}
-	if p.err != nil || p.sign == "" {
-		return "", "", p.err
-	}
-	return p.sign, p.definition, nil
+	return p.sign, p.err
 }
 
 // listVersion is a list's version. Version 0 is none: fakes state it for any list, and a

@@ -44,9 +44,9 @@ type probe struct {
 	cluster bool
 	told    clusterAnswer
 	// form: ask for the sign of the served form.
-	form, late       bool
-	sign, definition string
-	err              error // why the question failed
+	form bool
+	sign string
+	err  error // why the question failed
 }
 
 type probeKey struct{}

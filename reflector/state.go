@@ -123,8 +123,6 @@ const (
 	ReasonUnreadable = "watches end in errors"
 	// Objects that a list or the watch has brought could not be stored.
 	ReasonUnstored = "objects not stored"
-	// The server serves a custom resource in another form than at the last list.
-	ReasonForm = "served form has changed"
 	// The file differed from the server's list of the same version: the watch has left
 	// out changes.
 	ReasonDiffers = "differs from a list"

@@ -20,7 +20,7 @@ import (
 // before stays as it is.
 func WrapConfig(cfg *rest.Config) *rest.Config {
 	clusters := &clusterAnswers{newQuestions(), map[string]clusterAnswer{}}
-	forms := &formAnswers{newQuestions(), map[string]answer{}, map[string]serverVersion{}}
+	forms := &formAnswers{newQuestions(), map[string]answer{}}
 	gate, speed := newGate(), newLinkSpeed()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		if wrapped(rt) {
@@ -88,7 +88,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		p.told, p.err = t.clusterUID(req)
 	}
 	if p.form {
-		p.sign, p.definition, p.err = t.servedForm(req, p.late)
+		p.sign, p.err = t.servedForm(req)
 	}
 	if p.answered {
 		return &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

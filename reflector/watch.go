@@ -124,9 +124,6 @@ func (s *ListerWatcher) watchOptions(o metav1.ListOptions) (metav1.ListOptions, 
 		phase = PhaseCatchingUp
 		s.shorten(&o)
 	}
-	if wait, due := s.form.doubtful(); due && (o.TimeoutSeconds == nil || *o.TimeoutSeconds > wait) {
-		o.TimeoutSeconds = new(wait)
-	}
 	return o, phase
 }
 
@@ -153,8 +150,6 @@ func (s *ListerWatcher) reasonToRelist(ctx context.Context) (string, error) {
 		}
 	}
 	switch {
-	case s.form.changed(ctx):
-		return ReasonForm, nil
 	case s.unstored.due():
 		return ReasonUnstored, nil
 	case s.mustProve():
@@ -216,9 +211,6 @@ func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {
 		return false
 	case reason == ReasonUnstored:
 		s.unstored.tried()
-		return true
-	case reason == ReasonForm:
-		s.form.postpone()
 		return true
 	case reason == ReasonAudit || reason == ReasonUnconfirmed:
 		s.audit.postpone()

@@ -273,7 +273,6 @@ func (w *watcher) ended() {
 	// link has broken, and another server may answer next.
 	early, behind := w.until.IsZero() || w.s.clock.Now().Before(w.until.Add(-time.Second)), w.s.status.in(PhaseCatchingUp)
 	if early {
-		w.s.form.doubt()
 		if !w.moved && w.s.clock.Since(w.last) < shortestWatch { // perhaps its first event was cut off
 			w.s.link.began(false)
 		}
