@@ -110,7 +110,6 @@ type sourceMeta struct {
 	Source          Source               `msgpack:"source"`
 	ClusterUID      string               `msgpack:"clusterUID"`
 	Server          string               `msgpack:"server"`
-	FlowSchemaUID   string               `msgpack:"flowSchemaUID,omitempty"`
 	ServerCA        string               `msgpack:"serverCA,omitempty"`
 	ServedForm      string               `msgpack:"form,omitempty"`         // see RelistOptions.ServedForm
 	MetadataSize    uint64               `msgpack:"metadataSize,omitempty"` // see Claimed.NoteMetadataSize
@@ -215,7 +214,8 @@ func (m *sourceMeta) empty() {
 
 func (m *sourceMeta) state(d *device) State {
 	st := State{
-		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, FlowSchemaUID: m.FlowSchemaUID, ServerCA: m.ServerCA, Kind: m.Kind, APIVersion: m.APIVersion,
+		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, ServerCA: m.ServerCA,
+		Kind: m.Kind, APIVersion: m.APIVersion,
 		Timeline: m.Timeline, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
 		Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,

@@ -21,17 +21,16 @@ func (s *Claimed) SetServer(by listing.Server) error {
 
 func (m *sourceMeta) answeredBy(by listing.Server) {
 	if by.Other {
-		m.Server, m.ClusterUID, m.FlowSchemaUID, m.ServerCA = "", "", "", ""
+		m.Server, m.ClusterUID, m.ServerCA = "", "", ""
 	}
 	m.Server = cmp.Or(by.Address, m.Server)
 	m.ClusterUID = cmp.Or(by.ClusterUID, m.ClusterUID)
-	m.FlowSchemaUID = cmp.Or(by.FlowSchemaUID, m.FlowSchemaUID)
 	m.ServerCA = cmp.Or(by.CA, m.ServerCA)
 }
 
 // server is the server that answered last, as far as meta knows.
 func (m *sourceMeta) server() listing.Server {
-	return listing.Server{Address: m.Server, ClusterUID: m.ClusterUID, FlowSchemaUID: m.FlowSchemaUID, CA: m.ServerCA}
+	return listing.Server{Address: m.Server, ClusterUID: m.ClusterUID, CA: m.ServerCA}
 }
 
 // A server may state the file's own version as its current one. Then nothing has

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -77,7 +76,6 @@ type pageAsk struct {
 type pageAnswer struct {
 	listed     []listing.Object
 	about      metav1.ListMeta
-	flow       string        // flow schema of the server
 	size, sent int64         // bytes, unpacked and as they came
 	took       time.Duration // from the request to the answer's end
 	waited     bool          // it was asked for callers of WaitForFresh
@@ -136,7 +134,6 @@ func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err err
 	if resp.StatusCode != http.StatusOK {
 		return a, fmt.Errorf("%w: list metadata: %s", errNoMetadata, resp.Status)
 	}
-	a.flow = resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
 	a.listed, a.about, _, err = wire.ReadMetadata(resp)
 	a.size, a.sent, a.took = body.size, sent.Load(), t.speed.now().Sub(began)
 	return a, err

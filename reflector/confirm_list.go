@@ -50,7 +50,6 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template, changed *changed
 	p := &proof{s: s, template: t, least: rv, changed: changed, listed: newKeySet()}
 	p.each, p.all = metadataSize(s.store)
 	p.expected = int64(s.store.State().Objects)
-	_, p.flow = s.cluster.answeredOver()
 	var err error
 	waited, answered := false, func() {}
 	if a := s.proving.take(rv); a != nil {
@@ -155,7 +154,6 @@ type proof struct {
 	s         *ListerWatcher
 	template  *template
 	least     string // version that the list must reach
-	flow      string // flow schema of the server that was asked
 	expected  int64  // objects
 	each, all int64  // bytes of an object's metadata, and of all, as expected
 
@@ -300,9 +298,6 @@ func (p *proof) page(ctx context.Context, ask pageAsk) (took time.Duration, err 
 		return 0, err
 	}
 	took = p.s.clock.Since(began)
-	if answer.flow != p.flow {
-		return took, fmt.Errorf("%w: another server answers", errNotWorth)
-	}
 	p.size, p.sent = p.size+answer.size, p.sent+answer.sent
 	if len(answer.listed) > 0 {
 		p.each = max(p.size/(p.objects+int64(len(answer.listed))), 1)

@@ -52,7 +52,7 @@ func TestListConfirms(t *testing.T) {
 				if st := f.State(); !f.queue.HasSynced() || st.Phase != PhaseLive || len(st.Relists) > 0 || st.ResourceVersion != fmt.Sprint(f.sim.Revision()) {
 					t.Errorf("synced %v, %s", f.queue.HasSynced(), st)
 				}
-				f.costs("woken", kubesim.Cost{Questions: 1 + tc.lists, FullReads: tc.lists, Watches: 2, Bytes: 4000})
+				f.costs("woken", kubesim.Cost{Questions: 1 + tc.lists, FullReads: tc.lists, Watches: 2, Others: 1, Bytes: 4000})
 				if size := f.store.MetadataSize(); size == 0 {
 					t.Errorf("an object's metadata has %d bytes", size)
 				}
@@ -63,7 +63,7 @@ func TestListConfirms(t *testing.T) {
 				if tc.confirm == ConfirmList {
 					return
 				}
-				f.costs("after a broken link", kubesim.Cost{Questions: 2, Watches: 3, Bytes: 2000})
+				f.costs("after a broken link", kubesim.Cost{Questions: 2, Watches: 3, Others: 1, Bytes: 2000})
 			})
 		})
 	}

@@ -50,7 +50,7 @@ func TestLinkIsNear(t *testing.T) {
 // the server is. In a first life that is a question about the cluster, before any list.
 func TestFirstConnectionShowsTheLink(t *testing.T) {
 	for _, first := range []func(f *fixture) error{
-		func(f *fixture) error { _, err := f.requests.clusterUID(t.Context()); return err },
+		func(f *fixture) error { _, err := f.requests.clusterUID(t.Context(), time.Now()); return err },
 		func(f *fixture) error { _, err := f.requests.form(t.Context()); return err },
 		func(f *fixture) error { _, err := f.requests.version(t.Context()); return err },
 	} {

@@ -40,8 +40,6 @@ type lister struct {
 	size   pageSize
 
 	least   string // an earlier version is of another timeline; "": any will do
-	flow    string // flow schema that pages must name; "": the first page's
-	conn    string // connection of the last page, or of one asked for early; at first that of the question which cluster answers
 	unpaged bool   // the list is asked for without pages
 	taken   bool   // the list goes on with one that was interrupted
 	inFull  bool   // the rest of this list is asked for without metadata first

@@ -238,11 +238,12 @@ func (f *fixture) diesBeforeCommit() {
 	}
 	l := f.newLister(ctx, ReasonFirst, &turn{store: f.store})
 	var err error
-	l.relist, err = f.queue.BeginRelist(ctx, boltstore.RelistOptions{ClusterUID: f.cluster.uid(), Server: f.cluster.server})
+	by := f.cluster.is()
+	l.relist, err = f.queue.BeginRelist(ctx, boltstore.RelistOptions{ClusterUID: by.ClusterUID, Server: by.Address})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if err := l.pages(ctx); err != nil {
+	if err := l.pages(f.cluster.trace(ctx)); err != nil {
 		f.t.Error(err)
 	}
 	l.relist.Abort() // here it dies

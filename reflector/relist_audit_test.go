@@ -76,7 +76,7 @@ func TestAudit(t *testing.T) {
 	if d := f.differs(); d != "" {
 		t.Error(d)
 	}
-	f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Forms: 2, Bytes: 1100})
+	f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Others: 1, Forms: 2, Bytes: 1500})
 	if st := f.State(); st.Relists[ReasonAudit] != 1 {
 		t.Errorf("%+v", st)
 	}

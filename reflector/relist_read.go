@@ -87,7 +87,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 				s.restored()
 				reason = ReasonRestored
 			}
-			s.cluster.recheck() // whatever the error was, another cluster may answer by now
+			s.cluster.forget() // whatever the error was, another cluster may answer by now
 			other, err1 := s.otherCluster(ctx)
 			if err1 != nil {
 				return nil, err1
@@ -107,10 +107,9 @@ func (s *ListerWatcher) startList(ctx context.Context, reason, sign string, t *t
 	s.enter(PhaseRelisting, reason)
 	l := s.newLister(ctx, reason, t)
 	known := s.store.State()
-	l.conn, l.flow = s.cluster.expect(known)
 	l.o = boltstore.RelistOptions{
 		NewTimeline: s.link.is(linkRestored) && (known.Synced || known.Objects > 0),
-		ClusterUID:  s.cluster.uid(), Server: s.cluster.server, TakeUp: !s.link.owesNote(),
+		ClusterUID:  s.cluster.is().ClusterUID, Server: s.cluster.server, TakeUp: !s.link.owesNote(),
 		ServedForm: sign, Content: sign == "", Audit: reason == ReasonDiffers || reason == ReasonAudit,
 	}
 	if !l.o.NewTimeline && known.Synced {
@@ -125,7 +124,7 @@ func (l *lister) inOneGo() *lister {
 	n.o = l.o
 	n.o.TakeUp = false
 	n.size.limit, n.size.fixed, n.unpaged = 0, true, true
-	n.least, n.conn, n.flow = l.least, l.conn, l.flow
+	n.least = l.least
 	return n
 }
 
@@ -140,6 +139,5 @@ func (l *lister) read() error {
 	if err := l.pages(l.s.cluster.trace(l.ctx)); err != nil {
 		return err
 	}
-	r.AnsweredBy(l.s.cluster.answered())
 	return r.Commit(l.ctx, l.at.rv, l.at.newest, l.at.target)
 }

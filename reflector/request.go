@@ -177,8 +177,7 @@ func (r *requests) watch(ctx context.Context, patience time.Duration, o metav1.L
 		return nil, "", nil, g.end(err)
 	}
 	close(g.done)
-	conn, _ := over.answeredOver()
-	return whole(w), conn, g.p, nil
+	return whole(w), over.over(), g.p, nil
 }
 
 // short is how long the server may take to begin a short answer.
@@ -202,9 +201,9 @@ func (r *requests) version(ctx context.Context) (string, error) {
 	return listVersion(m), nil
 }
 
-// clusterUID asks for the UID of kube-system.
-func (r *requests) clusterUID(ctx context.Context) (clusterAnswer, error) {
-	p := &probe{cluster: true}
+// clusterUID asks for the UID of kube-system, unless another source has, since then.
+func (r *requests) clusterUID(ctx context.Context, since time.Time) (clusterAnswer, error) {
+	p := &probe{cluster: true, since: since}
 	if err := intercept(ctx, r.raw, p); err != nil {
 		return clusterAnswer{}, err
 	}

@@ -40,7 +40,7 @@ func TestQuestionGivenUp(t *testing.T) {
 	for range 100 {
 		for name, ask := range map[string]func(context.Context) error{
 			"form":    func(ctx context.Context) error { _, err := r.form(ctx); return err },
-			"cluster": func(ctx context.Context) error { _, err := r.clusterUID(ctx); return err },
+			"cluster": func(ctx context.Context) error { _, err := r.clusterUID(ctx, time.Now()); return err },
 			"source":  func(ctx context.Context) error { _, _, err := Identify(ctx, lw, widget("", "")); return err },
 		} {
 			ctx, cancel := context.WithCancel(t.Context())

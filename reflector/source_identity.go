@@ -40,8 +40,9 @@ type probe struct {
 	// answered: the request is answered by a watch without events, so that the caller's
 	// function goes on.
 	answered bool
-	// cluster: ask for the UID of kube-system.
+	// cluster: ask for the UID of kube-system, if nobody has since then.
 	cluster bool
+	since   time.Time
 	told    clusterAnswer
 	// form: ask for the sign of the served form.
 	form bool

@@ -85,7 +85,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer p.mu.Unlock()
 	p.note(req.URL)
 	if p.cluster {
-		p.told, p.err = t.clusterUID(req)
+		p.told, p.err = t.clusterUID(req, p.since)
 	}
 	if p.form {
 		p.sign, p.err = t.servedForm(req)

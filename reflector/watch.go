@@ -95,7 +95,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 		}
 		return nil, s.fail(ctx, err)
 	}
-	if asked, _ := s.cluster.answeredOver(); phase == PhaseLive && over != asked {
+	if asked := s.cluster.stated().over(); phase == PhaseLive && over != asked {
 		// The version was stated over another connection. If the server has been
 		// restored since, this watch would be silent for ever. A short watch
 		// would notice that by itself.

@@ -117,7 +117,7 @@ func (w *watcher) next() (ev watch.Event, ok bool) {
 			if !w.mustAsk() {
 				continue
 			}
-			w.s.doubtLink()
+			w.s.doubtVersion()
 			w.send(w.bookmark()) // the next Watch asks the server
 			return ev, false
 		case <-w.s.queue.Unstored():
@@ -237,7 +237,7 @@ func (w *watcher) pass(ev watch.Event) bool {
 		w.s.proving.reached()
 		w.audit.reset(w.readIn())
 		if w.s.fresh.wantAnswer() { // a caller has come since the server was asked
-			w.s.doubtLink()
+			w.s.doubtVersion()
 			w.send(w.bookmark())
 			return false
 		}
@@ -277,8 +277,10 @@ func (w *watcher) ended() {
 			w.s.link.began(false)
 		}
 	}
-	if early || behind || !w.moved { // was there nothing to send, or was nothing sent?
+	if early {
 		w.s.doubtLink()
+	} else if behind || !w.moved { // was there nothing to send, or was nothing sent?
+		w.s.doubtVersion()
 	}
 	if !early {
 		if !w.wrong {
