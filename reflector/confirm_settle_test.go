@@ -431,7 +431,6 @@ func TestStrippedMetadata(t *testing.T) {
 		after(time.Minute)
 		f.die(end)
 		f.other()
-		f.near()
 		f.reflect()
 		after(100 * time.Millisecond)
 		if !f.queue.HasSynced() {

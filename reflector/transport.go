@@ -21,12 +21,12 @@ import (
 func WrapConfig(cfg *rest.Config) *rest.Config {
 	clusters := &clusterAnswers{newQuestions(), map[string]clusterAnswer{}}
 	forms := &formAnswers{newQuestions(), map[string]answer{}}
-	gate, speed := newGate(), newLinkSpeed()
+	gate := newGate()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		if wrapped(rt) {
 			return rt // two would sift each other's answers
 		}
-		return &transport{next: rt, clusters: clusters, forms: forms, gate: gate, speed: speed, plain: cfg.DisableCompression}
+		return &transport{next: rt, clusters: clusters, forms: forms, gate: gate, plain: cfg.DisableCompression}
 	})
 	return cfg
 }
@@ -51,7 +51,6 @@ type transport struct {
 	clusters *clusterAnswers
 	forms    *formAnswers
 	gate     *gate
-	speed    *linkSpeed
 	plain    bool // answers must not be compressed
 }
 
@@ -106,12 +105,6 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// ask sends a question of the transport's own, such as which cluster answers. It may be the
-// request that makes the connection, so it measures the link, too.
-func (t *transport) ask(req *http.Request) (*http.Response, error) {
-	return t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return t.next.RoundTrip(t.speed.trace(req)) })
-}
-
 // fetch asks for the path, as metadata where the server can give that, with the
 // credentials of req. It reads a small body, unless there is a query. resp is nil if the
 // server has not answered; its body is closed.
@@ -121,7 +114,7 @@ func (t *transport) fetch(ctx context.Context, req *http.Request, path, query st
 	get := req.Clone(ctx)
 	get.URL.Path, get.URL.RawPath, get.URL.RawQuery = path, "", query
 	get.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-	if resp, err = t.ask(get); err != nil {
+	if resp, err = t.gate.roundTrip(get, t.next.RoundTrip); err != nil {
 		return nil, nil, err
 	}
 	defer resp.Body.Close()
@@ -161,7 +154,6 @@ func (q questions) begin(ctx context.Context) (came, n uint64, end func(), err e
 // measure sends a request. It counts the bytes of the answer if the request is a
 // page's.
 func (t *transport) measure(req *http.Request) (*http.Response, error) {
-	req = t.speed.trace(req)
 	p, _ := req.Context().Value(rawKey{}).(*rawPage)
 	if p == nil {
 		return t.next.RoundTrip(req)

@@ -155,7 +155,6 @@ func (s *ListerWatcher) reasonToRelist(ctx context.Context) (string, error) {
 	case s.mustProve():
 		return ReasonUnconfirmed, nil
 	}
-	s.fresh.putOff(s.proofIn())
 	if d, ok := s.auditIn(); ok && d <= 0 {
 		return ReasonAudit, nil
 	}

@@ -192,12 +192,10 @@ func (w *watcher) mustAsk() bool {
 	if _, asked := w.s.queue.Target(); (w.short || kept && !reached) && (w.s.queue.Proven().Before(asked) || w.s.proving.mode == ConfirmList && !reached) {
 		return false // so it is here; or a list has given it, which may be large with ConfirmList
 	}
-	d := w.s.proofIn()
-	if d <= 0 || w.s.proving.willHelp() {
+	if w.s.proofIn() <= 0 || w.s.listsForWaiting() {
 		return true
 	}
-	w.s.fresh.putOff(d) // nothing else can confirm, and the watch goes on until then
-	w.audit.reset(w.readIn())
+	w.audit.reset(w.readIn()) // nothing else can confirm, and the watch goes on until then
 	return false
 }
 
