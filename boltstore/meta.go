@@ -125,7 +125,6 @@ type sourceMeta struct {
 	Moved           bool                 `msgpack:"moved,omitempty"`      // an earlier list had another version
 	Stands          bool                 `msgpack:"stands,omitempty"`     // see Claimed.Stands
 	Restored        bool                 `msgpack:"restored,omitempty"`   // see Claimed.NoteRestored
-	Countless       bool                 `msgpack:"countless,omitempty"`  // see Claimed.Countless
 	Filtered        bool                 `msgpack:"filtered,omitempty"`   // see Claimed.Filtered
 	Confirmed       int64                `msgpack:"confirmed"`            // unix ns
 	ConfirmedBy     *stamp               `msgpack:"confirmedBy,omitempty"`

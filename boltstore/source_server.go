@@ -9,7 +9,7 @@ import (
 
 // This file has what package reflector learns about a source's server and notes for the
 // next life. It says which server that is, whether its versions move, and whether it was
-// restored. It also says how the server counts.
+// restored.
 
 // SetServer notes which server has answered.
 func (s *Claimed) SetServer(by listing.Server) error {
@@ -92,21 +92,6 @@ func (s *Claimed) NoteRestored() error {
 // Restored says whether NoteRestored was called, in this life or an earlier one, and no
 // list of the new timeline was committed since.
 func (s *Claimed) Restored() bool { return s.metaNow().Restored }
-
-// NoteCountless notes whether the server counts objects that its lists leave out. Numbers
-// of objects then show nothing.
-func (s *Claimed) NoteCountless(countless bool) error {
-	if s.Countless() == countless {
-		return nil
-	}
-	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
-		m.Countless = countless
-		return nil
-	})
-}
-
-// Countless returns the last argument of NoteCountless, in this life or an earlier one.
-func (s *Claimed) Countless() bool { return s.metaNow().Countless }
 
 // NoteFiltered notes whether the program's list function leaves out what the server lists.
 // A list that the function has not made then shows nothing.

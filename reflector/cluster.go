@@ -65,16 +65,9 @@ func (s *ListerWatcher) otherCluster(ctx context.Context) (bool, error) {
 	}
 	c.found(id)
 	if id.other {
-		s.another()
+		s.link.another()
 	}
 	return id.other && known.Synced, nil
-}
-
-// another notes that another cluster answers. Findings about the previous cluster do not
-// hold for it.
-func (s *ListerWatcher) another() {
-	s.link.another()
-	s.audit.another()
 }
 
 // forget: the link is broken, or may be, and another cluster may answer next.

@@ -85,8 +85,7 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 	if store.Restored() {
 		s.link.restored()
 	}
-	s.audit = audit{every: auditAfter(o.AuditEvery), requests: &s.requests,
-		queue: queue, store: store, log: log, clock: clock}
+	s.audit = audit{every: auditAfter(o.AuditEvery), store: store, clock: clock}
 	return s
 }
 
@@ -195,7 +194,6 @@ func (s *ListerWatcher) fail(ctx context.Context, err error) error {
 	s.doubtLink()
 	if ctx.Err() == nil {
 		s.link.answers() // it does not refuse, now
-		s.audit.outage()
 		s.enter(phaseOf(err), err.Error())
 	}
 	return err

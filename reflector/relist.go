@@ -24,15 +24,7 @@ func (s *ListerWatcher) relistBeforeWatch(ctx context.Context, reason string) er
 			return err
 		}
 	}
-	if err := s.relist(ctx, reason); err != nil {
-		return err
-	}
-	if reason == ReasonCounts {
-		if err := s.audit.recount(ctx); err != nil {
-			return s.fail(ctx, err)
-		}
-	}
-	return nil
+	return s.relist(ctx, reason)
 }
 
 // relist reads everything, page by page, into the file.

@@ -111,9 +111,6 @@ const (
 	ReasonDamaged  = "damage in the file"
 	ReasonCluster  = "another cluster"
 	ReasonAudit    = "audit"
-	// The server counts another number of objects at the file's version: it has
-	// been restored, and has overtaken that version since.
-	ReasonCounts = "number of objects differs"
 	// There is no version to go on from: the server gives lists none, or the
 	// objects have been purged, or nothing shows that versions move with each
 	// change.

@@ -51,7 +51,7 @@ func (s *ListerWatcher) denied(ctx context.Context, err error) {
 		id, failed := s.cluster.identify(ctx, known, time.Now())
 		if failed == nil && id.other {
 			if failed = s.cluster.empty(ctx, known, id.by); failed == nil { // none of its objects has been deleted
-				s.another()
+				s.link.another()
 			}
 		}
 		if failed != nil || id.other || !id.sure {

@@ -3,7 +3,6 @@ package reflector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -157,14 +156,6 @@ func (s *ListerWatcher) reasonToRelist(ctx context.Context) (string, error) {
 	}
 	if d, ok := s.auditIn(); ok && d <= 0 {
 		return ReasonAudit, nil
-	}
-	differs, err := s.audit.miscounted(ctx)
-	if err != nil {
-		return "", s.fail(ctx, fmt.Errorf("count %s: %w", s.store.Source(), err))
-	}
-	if differs {
-		s.restored()
-		return ReasonCounts, nil
 	}
 	return "", nil
 }

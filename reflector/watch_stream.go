@@ -284,9 +284,6 @@ func (w *watcher) ended() {
 		if !w.wrong {
 			w.s.link.began(true)
 		}
-		if !w.short {
-			w.s.audit.endedLong()
-		}
 	}
 	if !early && behind && w.short {
 		w.s.link.fellShort(w.newer)
