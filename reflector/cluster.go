@@ -112,13 +112,6 @@ func (c *cluster) stated() *origin {
 	return c.origin
 }
 
-// restate takes an origin back: what was asked since does not state the version.
-func (c *cluster) restate(o *origin) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.origin = o
-}
-
 // identify asks for the UID of kube-system, unless another source has, since then.
 func (c *cluster) identify(ctx context.Context, known boltstore.State, since time.Time) (finding, error) {
 	told, err := c.requests.clusterUID(ctx, since)

@@ -42,14 +42,12 @@ func (s *ListerWatcher) askForWaiting(ctx context.Context, rv string) *pageAnswe
 	if s.proving.lags(now) && (!s.link.bookmarkless() || s.listIn() <= 0) {
 		return nil // a bookmark moves the resume point, or a list of everything
 	}
-	stated := s.cluster.stated()
 	a, err := s.listFew(ctx, false)
 	answers := a != nil && a.about.Continue == "" && (listVersion(&a.about) == rv || versions.Newer(listVersion(&a.about), rv))
 	if err != nil || a.took > bookmarkAfter {
 		s.proving.inVain(now)
 	}
 	if !answers {
-		s.cluster.restate(stated)
 		return nil
 	}
 	a.waited = true
@@ -84,12 +82,12 @@ func (s *ListerWatcher) listFew(ctx context.Context, start bool) (*pageAnswer, e
 	if m == nil || err != nil {
 		return nil, errNotAsked // the question meets the same error, and explains it
 	}
-	patience := s.requests.short()
-	if !start {
-		patience = min(patience, bookmarkAfter)
+	patience := min(s.requests.short(), bookmarkAfter)
+	if start { // it is the question
+		ctx, patience = s.cluster.trace(ctx), s.requests.short()
 	}
 	guarded, g := s.requests.guard(ctx, patience, metav1.ListOptions{})
-	a, err := m.list(s.cluster.trace(guarded), pageAsk{
+	a, err := m.list(guarded, pageAsk{
 		objects: objects + max(objects/8, 8), soon: true,
 	})
 	if err = g.end(err); err != nil {
