@@ -11,7 +11,7 @@ import (
 
 // clusterAnswers has what the servers of one config said about their clusters.
 type clusterAnswers struct {
-	questions
+	turnToAsk
 	uids map[string]clusterAnswer // by address
 }
 
@@ -31,7 +31,7 @@ func (t *transport) clusterUID(req *http.Request, since time.Time) (k clusterAns
 	if err != nil {
 		return k, err
 	}
-	_, _, end, err := t.clusters.begin(req.Context())
+	end, err := t.clusters.begin(req.Context())
 	if err != nil {
 		return k, err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -34,15 +35,15 @@ func (s *ListerWatcher) sign(ctx context.Context) string {
 
 // formAnswers has what the servers of one config said about the forms that they serve.
 type formAnswers struct {
-	questions
+	turnToAsk
 	of map[string]answer // by address and path
 }
 
 // answer is the server's answer to a question about its release, a group version or a custom
 // resource.
 type answer struct {
-	text string // "": the server does not say
-	n    uint64 // number of the question
+	text string    // "": the server does not say
+	at   time.Time // when it was asked for
 }
 
 // servedForm asks for the sign with the credentials of req. It is a hash of the server's
@@ -62,18 +63,20 @@ func (t *transport) servedForm(req *http.Request) (sign string, err error) {
 	if src.Group == "" {
 		path = "/openapi/v3/api/" + src.Version
 	}
-	came, n, end, err := t.forms.begin(req.Context())
+	came := time.Now()
+	end, err := t.forms.begin(req.Context())
 	if err != nil {
 		return "", err
 	}
 	defer end()
 	ask := func(path, query string) (text string) {
 		key := req.URL.Host + server + path
-		if a, ok := t.forms.of[key]; ok && a.n > came || err != nil {
+		if a, ok := t.forms.of[key]; ok && a.at.After(came) || err != nil {
 			return a.text
 		}
+		at := time.Now()
 		if text, err = t.askForm(req, server+path, query); err == nil {
-			t.forms.of[key] = answer{text, n}
+			t.forms.of[key] = answer{text, at}
 		}
 		return text
 	}

@@ -179,8 +179,8 @@ func TestDeniedByAGateway(t *testing.T) {
 					t.Errorf("told %q, %s", told, f.State())
 				}
 				on.Store(false)
-				after(2 * time.Minute)
-				if told := f.takeTold(); told != "" || f.State().Phase != PhaseLive {
+				live := until(func() bool { return f.State().Phase == PhaseLive })
+				if told := f.takeTold(); told != "" || !live {
 					t.Errorf("told %q, %s", told, f.State())
 				}
 				f.refuse(refusals[fmt.Sprint(code)]).Store(true)

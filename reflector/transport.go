@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,8 +18,8 @@ import (
 // together share one connection. Call it before a client is built. A config that was wrapped
 // before stays as it is.
 func WrapConfig(cfg *rest.Config) *rest.Config {
-	clusters := &clusterAnswers{newQuestions(), map[string]clusterAnswer{}}
-	forms := &formAnswers{newQuestions(), map[string]answer{}}
+	clusters := &clusterAnswers{make(turnToAsk, 1), map[string]clusterAnswer{}}
+	forms := &formAnswers{make(turnToAsk, 1), map[string]answer{}}
 	gate := newGate()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		if wrapped(rt) {
@@ -130,24 +129,17 @@ func failed(resp *http.Response) error {
 	return apierrors.NewGenericServerResponse(resp.StatusCode, "get", schema.GroupResource{}, "", resp.Status, 0, true)
 }
 
-// questions are those that the sources of one config ask about its servers, one at a time.
+// turnToAsk is taken by the sources of one config that ask about its servers, one at a time.
 // Sources that start together share an answer: it serves all that waited for it.
-type questions struct {
-	begun *atomic.Uint64 // counts them
-	turn  chan struct{}  // to ask, and to touch the answers
-}
+type turnToAsk chan struct{}
 
-func newQuestions() questions { return questions{&atomic.Uint64{}, make(chan struct{}, 1)} }
-
-// begin waits for the turn to ask the question of number n, until end is called. Answers to
-// questions above came were asked for after begin was called.
-func (q questions) begin(ctx context.Context) (came, n uint64, end func(), err error) {
-	came = q.begun.Load()
+// begin waits for the turn to ask, and to touch the answers, until end is called.
+func (t turnToAsk) begin(ctx context.Context) (end func(), err error) {
 	select {
-	case q.turn <- struct{}{}:
-		return came, q.begun.Add(1), func() { <-q.turn }, nil
+	case t <- struct{}{}:
+		return func() { <-t }, nil
 	case <-ctx.Done():
-		return 0, 0, nil, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
