@@ -212,11 +212,11 @@ func (r *requests) clusterUID(ctx context.Context, since time.Time) (clusterAnsw
 
 // form asks for the sign of the form in which the server serves the source's objects, "" if
 // it cannot be learned.
-func (r *requests) form(ctx context.Context) (sign string, err error) {
+func (r *requests) form(ctx context.Context, since time.Time) (sign string, err error) {
 	if r.server == "" {
 		return "", nil
 	}
-	p := &probe{form: true}
+	p := &probe{form: true, since: since}
 	if err := intercept(ctx, r.raw, p); err != nil {
 		return "", err // the transport may still come to the probe
 	}

@@ -39,7 +39,7 @@ func TestQuestionGivenUp(t *testing.T) {
 	r := &requests{raw: lw, server: cfg.Host}
 	for range 100 {
 		for name, ask := range map[string]func(context.Context) error{
-			"form":    func(ctx context.Context) error { _, err := r.form(ctx); return err },
+			"form":    func(ctx context.Context) error { _, err := r.form(ctx, time.Now()); return err },
 			"cluster": func(ctx context.Context) error { _, err := r.clusterUID(ctx, time.Now()); return err },
 			"source":  func(ctx context.Context) error { _, _, err := Identify(ctx, lw, widget("", "")); return err },
 		} {

@@ -25,7 +25,11 @@ func (s *ListerWatcher) sign(ctx context.Context) string {
 	if s.link.isRefused() {
 		return ""
 	}
-	sign, err := s.requests.form(ctx)
+	since := time.Now()
+	if !s.store.State().Synced { // an old sign is as good: the next list then compares content
+		since = since.Add(-time.Minute)
+	}
+	sign, err := s.requests.form(ctx, since)
 	if err != nil {
 		s.log.V(1).Info("Objects are compared by content, since nothing shows in which form they are served",
 			"source", s.store.Source().String(), "err", err)
@@ -49,8 +53,8 @@ type answer struct {
 // servedForm asks for the sign with the credentials of req. It is a hash of the server's
 // release, of the hash of the group version's OpenAPI document and, as that follows with some
 // delay and does not show each change, of a custom resource's definition, unless that may not
-// be read. Sources that wait for it share the answers.
-func (t *transport) servedForm(req *http.Request) (sign string, err error) {
+// be read. Sources share the answers that were asked for since then.
+func (t *transport) servedForm(req *http.Request, since time.Time) (sign string, err error) {
 	server, _, err := splitPath(req.URL.Path)
 	if err != nil {
 		return "", err
@@ -63,7 +67,6 @@ func (t *transport) servedForm(req *http.Request) (sign string, err error) {
 	if src.Group == "" {
 		path = "/openapi/v3/api/" + src.Version
 	}
-	came := time.Now()
 	end, err := t.forms.begin(req.Context())
 	if err != nil {
 		return "", err
@@ -71,7 +74,7 @@ func (t *transport) servedForm(req *http.Request) (sign string, err error) {
 	defer end()
 	ask := func(path, query string) (text string) {
 		key := req.URL.Host + server + path
-		if a, ok := t.forms.of[key]; ok && a.at.After(came) || err != nil {
+		if a, ok := t.forms.of[key]; ok && a.at.After(since) || err != nil {
 			return a.text
 		}
 		at := time.Now()

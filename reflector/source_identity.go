@@ -40,9 +40,10 @@ type probe struct {
 	// answered: the request is answered by a watch without events, so that the caller's
 	// function goes on.
 	answered bool
-	// cluster: ask for the UID of kube-system, if nobody has since then.
+	// since: an answer to a question that was asked later will do.
+	since time.Time
+	// cluster: ask for the UID of kube-system.
 	cluster bool
-	since   time.Time
 	told    clusterAnswer
 	// form: ask for the sign of the served form.
 	form bool

@@ -86,7 +86,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		p.told, p.err = t.clusterUID(req, p.since)
 	}
 	if p.form {
-		p.sign, p.err = t.servedForm(req)
+		p.sign, p.err = t.servedForm(req, p.since)
 	}
 	if p.answered {
 		return &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
