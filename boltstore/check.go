@@ -46,32 +46,28 @@ func (r Report) Sound() bool {
 // report. The error means that the file could not be checked. Writers wait meanwhile.
 func (db *DB) Check() (Report, error) {
 	r := Report{Path: db.given, Bytes: db.Size(), Sources: []SourceReport{}}
-	err := db.h.watch(func() error {
-		db.h.writeMu.Lock()
-		defer db.h.writeMu.Unlock()
-		return db.h.quiet(func(tx *bolt.Tx) error {
-			f, err := pages.FileOf(db.h.db.f)
-			if err == nil {
-				err = f.Verify()
-			}
-			if list, ok := errors.AsType[*faults.List](err); ok {
-				for _, err := range list.Unwrap() {
-					r.Problems = append(r.Problems, err.Error())
-				}
-				if !errors.Is(list, ErrDamaged) {
-					err = nil // only room is lost
-				}
-			}
-			if err != nil {
-				return err // bbolt might walk it forever
-			}
-			if _, err := getHeader(tx); err != nil {
+	err := db.h.alone(func(tx *bolt.Tx) error {
+		f, err := pages.FileOf(db.h.now.Load().f)
+		if err == nil {
+			err = f.Verify()
+		}
+		if list, ok := errors.AsType[*faults.List](err); ok {
+			for _, err := range list.Unwrap() {
 				r.Problems = append(r.Problems, err.Error())
 			}
-			return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
-				r.Sources = append(r.Sources, verifySource(id, src))
-				return nil
-			})
+			if !errors.Is(list, ErrDamaged) {
+				err = nil // only room is lost
+			}
+		}
+		if err != nil {
+			return err // bbolt might walk it forever
+		}
+		if _, err := getHeader(tx); err != nil {
+			r.Problems = append(r.Problems, err.Error())
+		}
+		return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
+			r.Sources = append(r.Sources, verifySource(id, src))
+			return nil
 		})
 	})
 	if errors.Is(err, ErrDamaged) {

@@ -84,11 +84,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.load(c.Indexers)
-	if errors.Is(err, errTripped) {
-		err = s.load(c.Indexers) // the file was healed; load what was saved
-	}
-	if err != nil {
+	if err = s.load(c.Indexers); err != nil {
 		db.release(s)
 		return nil, err
 	}

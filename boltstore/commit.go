@@ -119,13 +119,12 @@ func (s *Store) bookmarkDue() bool {
 	return period(s.db.opts.Clock.Now()) > period(s.committed)+1
 }
 
-// commitRound commits works in one transaction. If that fails, it commits each alone. If
-// it meets damage that is healed, it commits into the healed file. It returns the errors
-// of the works that failed.
+// commitRound commits works in one transaction. If that fails, it commits each alone. It
+// returns the errors of the works that failed.
 func (c *committer) commitRound(works []*work) map[*work]error {
 	failed := map[*work]error{}
 	err := c.db.withRoom(func() error {
-		return c.db.writeHealed(func() error { return c.try(works) })
+		return c.try(works)
 	})
 	if err != nil && len(works) > 1 {
 		for _, w := range works {
@@ -247,6 +246,9 @@ func (c *committer) note(err error) (tell func()) {
 		c.backoff = nil
 	case err != nil && c.lastErr == nil:
 		tell = func() {
+			if c.db.damage() != nil { // it is said of the file, and is not retried
+				return
+			}
 			c.db.log().Error(err, "Commit failed, it will be retried until it succeeds; nothing is lost", "file", c.db.path)
 		}
 		c.failing = c.db.opts.Clock.Now()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -93,38 +94,31 @@ func TestFailingSourceAlone(t *testing.T) {
 	other.Attach(q)
 	p.add(t, bad, configMap("a", "one", 1, nil))
 	p.wait(t)
-	move := func(from, to []byte) {
+	in := func(fn func(src, away *bolt.Bucket) error) {
 		t.Helper()
-		err := db.h.update(func(tx *bolt.Tx) error {
-			src, err := tx.CreateBucketIfNotExists(from)
+		must(t, db.h.update(func(tx *bolt.Tx) error {
+			away, err := tx.CreateBucketIfNotExists([]byte("elsewhere, for the test"))
 			if err != nil {
 				return err
 			}
-			dst, err := tx.CreateBucketIfNotExists(to)
-			if err != nil {
-				return err
-			}
-			return src.MoveBucket([]byte(bad.id), dst)
-		}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+			return fn(tx.Bucket(layout.BucketSources).Bucket([]byte(bad.id)), away)
+		}, nil))
 	}
-	db.heals.mu.Lock()
-	db.heals.last = db.opts.Clock.Now() // it was just healed, and is not again
-	db.heals.mu.Unlock()
-	away := []byte("elsewhere, for the test")
-	move(layout.BucketSources, away)
+	in(func(src, away *bolt.Bucket) error {
+		return errors.Join(src.MoveBucket(layout.BucketJournal, away), src.Put(layout.BucketJournal, []byte("in the way")))
+	})
 	p.add(t, bad, configMap("a", "two", 2, nil))
 	p.add(t, bad, configMap("a", "three", 3, nil))
 	for rv := range 3 {
 		q.add(t, other, configMap("ns", "b", rv+1, nil))
 		q.wait(t)
 	}
-	if !errors.Is(db.Err(), ErrNoSource) || other.LastStoreSyncResourceVersion() != "3" || bad.LastStoreSyncResourceVersion() != "1" {
+	if !errors.Is(db.Err(), berrors.ErrIncompatibleValue) || other.LastStoreSyncResourceVersion() != "3" || bad.LastStoreSyncResourceVersion() != "1" {
 		t.Fatalf("%v; at %s and %s", db.Err(), bad.LastStoreSyncResourceVersion(), other.LastStoreSyncResourceVersion())
 	}
-	move(away, layout.BucketSources)
+	in(func(src, away *bolt.Bucket) error {
+		return errors.Join(src.Delete(layout.BucketJournal), away.MoveBucket(layout.BucketJournal, src))
+	})
 	p.wait(t)
 	p.wait(t)
 	var told []string

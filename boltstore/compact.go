@@ -114,19 +114,19 @@ func (db *DB) compact(ctx context.Context, progress func(done, total int64)) err
 	defer cancel()
 	defer context.AfterFunc(db.whileOpen.ctx, cancel)() // Close ends it
 
-	return db.h.watch(func() error {
-		db.h.long.Lock()
-		defer db.h.long.Unlock()
-		// Nothing may change the file meanwhile.
-		db.h.writeMu.Lock()
-		defer db.h.writeMu.Unlock()
-		return db.compactNow(ctx, progress)
-	})
+	old, err := db.compactNow(ctx, progress)
+	if old != nil {
+		err = errors.Join(err, old.Close()) // it waits for readers
+	}
+	return db.h.noted(err)
 }
 
-func (db *DB) compactNow(ctx context.Context, progress func(done, total int64)) error {
+// compactNow returns the file that was replaced, nil if none was.
+func (db *DB) compactNow(ctx context.Context, progress func(done, total int64)) (*boltFile, error) {
+	db.h.writeMu.Lock() // nothing may change the file meanwhile
+	defer db.h.writeMu.Unlock()
 	if err := db.step("begin"); err != nil {
-		return err
+		return nil, err
 	}
 	path, err := filepath.EvalSymlinks(db.path) // a link stays a link
 	if errors.Is(err, fs.ErrNotExist) {
@@ -136,11 +136,11 @@ func (db *DB) compactNow(ctx context.Context, progress func(done, total int64)) 
 		err = db.replacing().inPlace(path)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tmp, err := db.replacing().tempFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	renamed := false
 	defer func() {
@@ -150,15 +150,15 @@ func (db *DB) compactNow(ctx context.Context, progress func(done, total int64)) 
 	}()
 	old, b, err := db.copyTo(ctx, tmp, progress)
 	if err != nil {
-		return sayMaxSize(err, db.opts.MaxSize)
+		return nil, sayMaxSize(err, db.opts.MaxSize)
 	}
 	// b holds the lock of the new file from before the file gets its name until it is
 	// closed. So no other process can come between.
 	if err := errors.Join(ctx.Err(), db.step("rename")); err != nil {
-		return errors.Join(err, b.Close())
+		return nil, errors.Join(err, b.Close())
 	}
 	if err := db.replacing().takePlace(tmp, path, old.is); err != nil {
-		return errors.Join(err, b.Close())
+		return nil, errors.Join(err, b.Close())
 	}
 	renamed = true
 	// From here on the old file has no name.
@@ -169,10 +169,7 @@ func (db *DB) compactNow(ctx context.Context, progress func(done, total int64)) 
 	if err != nil {
 		err = fmt.Errorf("the new file is in use, but its folder could not be synced: after a power failure the old one may be back: %w", err)
 	}
-	if !db.h.exchange(old, b) {
-		return errors.Join(ErrClosed, err, b.Close())
-	}
-	return errors.Join(err, old.Close())
+	return db.h.put(b), err
 }
 
 // copyTo copies the open file to tmp and returns both. The copy is synced, open and
@@ -187,8 +184,8 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress func(done, total 
 		return nil, nil, err
 	}
 	b.AllocSize = min(64<<10, db.opts.allocSize()) // little more than the file needs
-	err = db.h.quiet(func(tx *bolt.Tx) error {
-		old = db.h.db
+	err = db.h.view(func(tx *bolt.Tx) error {
+		old = db.h.now.Load()
 		if err := circles(old.f); err != nil {
 			return err
 		}
@@ -209,6 +206,16 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress func(done, total 
 	return old, b, nil
 }
 
+// soundPages returns the damage that was met in the pages. If a list after damage is about to
+// delete the buckets that it replaces, it verifies that the pages form trees. Pages that are
+// in two would be both free and in use.
+func (db *DB) soundPages(verify bool) error {
+	if damage := db.damage(); damage != nil || !verify {
+		return damage
+	}
+	return db.h.alone(func(*bolt.Tx) error { return circles(db.h.now.Load().f) })
+}
+
 // circles verifies that the pages of an open file form trees, as [precheck] does. If
 // damage has put a bucket into itself, copying it would never end.
 func circles(f *os.File) error {
@@ -220,17 +227,6 @@ func circles(f *os.File) error {
 		err = fmt.Errorf("%w: %w", errTripped, err)
 	}
 	return err
-}
-
-// exchange puts next beneath the handle if the handle still has old.
-func (h *handle) exchange(old, next *boltFile) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.db != old {
-		return false
-	}
-	h.put(next)
-	return true
 }
 
 // compactFill is how full pages are made when keys come in order: when a file is

@@ -26,8 +26,7 @@ import (
 // maintenance runs after a commit.
 //
 // It is one type because everything in it belongs to the one open file and its locks.
-// Its roles have types that hold the DB: opening, replacing, healing, converting,
-// collecting.
+// Its roles have types that hold the DB: opening, replacing, converting, collecting.
 type DB struct {
 	path   string // absolute, so that it leads to the file wherever the program goes
 	given  string // as given to Open, for errors
@@ -45,19 +44,10 @@ type DB struct {
 
 	plainSecrets, unversioned, newerServer, fullOfHistory sync.Once // logged once
 
-	// replaced counts how often a damaged file was replaced while the DB was open.
-	// Compaction does not count.
-	replaced atomic.Uint64
 	// repairs counts how often a whole source was read again, which ends its damage.
 	repairs atomic.Uint64
-	givenUp sync.WaitGroup // files being closed that healing has replaced; only tests wait for it
 	at      pathWatch
 	judged  judged // the file that Open looked at last
-	heals   struct {
-		mu       sync.Mutex
-		last     time.Time
-		standing atomic.Pointer[unhealed]
-	}
 
 	relisting chan struct{} // one element for each relist under way, at most maxRelists
 
@@ -79,7 +69,8 @@ type DB struct {
 	parsed sync.Map     // weak.Pointer[parsedMeta] by source id; see readMeta
 	blocks sync.Map     // weak.Pointer[sharedBlock] by source id; see sharedDrafts
 	closed bool
-	aside  []string
+
+	aside []string // set by Open
 }
 
 // judged is a file that Open looked at: it uses no other one.
@@ -124,18 +115,17 @@ func newDB(path string, o Options) (*DB, error) {
 // Path is the file's path as given to Open, made absolute.
 func (db *DB) Path() string { return db.path }
 
-// AsidePaths returns the paths of the files that this DB has set aside, in Open or
-// later.
-func (db *DB) AsidePaths() []string {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return slices.Clone(db.aside)
-}
+// AsidePaths returns the paths of the files that Open has set aside.
+func (db *DB) AsidePaths() []string { return slices.Clone(db.aside) }
 
-// Err says why commits, or the writes of a relist, fail at the moment, or that damage in
-// the file could not be healed. Otherwise it says whether the file is no longer at its path
-// (see [DB.AtPath]), was taken (ErrTaken) or is closed. nil means that all is well. Failed
-// commits are retried until they succeed, and no change is lost.
+// Err says why commits, or the writes of a relist, fail at the moment. Otherwise it says
+// whether the file is no longer at its path (see [DB.AtPath]), was taken (ErrTaken) or is
+// closed. nil means that all is well. Failed commits are retried until they succeed, and no
+// change is lost.
+//
+// If it is ErrDamaged, the program has met damage in the file's structure, and nothing more
+// is written. Reads go on as far as they can. The program must be started again, or close
+// the DB and open the file again: Open copies what verifies into a new file.
 func (db *DB) Err() error {
 	db.mu.Lock()
 	closed := db.closed
@@ -150,8 +140,8 @@ func (db *DB) Err() error {
 		}
 		return at
 	}
-	if d := db.damage(); d != nil {
-		return fmt.Errorf("boltstore: %s: %w", db.path, d.why)
+	if damage := db.damage(); damage != nil {
+		return damage
 	}
 	return cmp.Or(db.commit.err(), at)
 }

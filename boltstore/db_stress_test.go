@@ -19,7 +19,7 @@ import (
 )
 
 // TestMaintenanceUnderLoad: a source is changed, relisted, indexed and read in pages,
-// while its file is compacted, replaced and copied. Nothing
+// while its file is compacted and copied. Nothing
 // hangs, every walk shows each lasting object once, and the file ends with everything
 // written.
 func TestMaintenanceUnderLoad(t *testing.T) {
@@ -55,13 +55,6 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 		})
 	}
 	beside("compact", 200, func(*rand.Rand) error { _, err := db.Compact(t.Context(), nil); return err })
-	beside("replace", 400, func(*rand.Rand) error {
-		db.heals.mu.Lock()
-		db.heals.last = time.Time{}
-		db.heals.mu.Unlock()
-		db.healing().heal(errors.New("a test"), db.h.now.Load())
-		return nil
-	})
 	beside("snapshot", 100, func(*rand.Rand) error {
 		snap, err := db.Snapshot()
 		if err != nil {
@@ -161,7 +154,7 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 	if n := heard.wasReset(); n > 0 {
 		t.Errorf("the handler was reset %d times", n)
 	}
-	t.Logf("%d files, %d indices, version %d", db.replaced.Load(), n, l.rv)
+	t.Logf("%d indices, version %d", n, l.rv)
 }
 
 // load changes a source as a Reflector does. The first stay pods of all are never deleted.
@@ -223,8 +216,7 @@ func (l *load) newer(o *corev1.Pod) *corev1.Pod {
 	return o
 }
 
-// fullList changes some objects and lists all. It tries again if the file is replaced
-// meanwhile, until the load stops: the list at the end has the objects.
+// fullList changes some objects and lists all.
 func (l *load) fullList(rnd *rand.Rand) error {
 	for i := range l.all {
 		switch o := l.all[i].(*corev1.Pod); {
@@ -235,16 +227,7 @@ func (l *load) fullList(rnd *rand.Rand) error {
 		}
 	}
 	l.rv++
-	for {
-		if err := l.relist(); !errors.Is(err, ErrReplaced) {
-			return err
-		}
-		select {
-		case <-l.stop:
-			return nil
-		default:
-		}
-	}
+	return l.relist()
 }
 
 func (l *load) relist() error {

@@ -155,16 +155,16 @@ func (db converting) rewrap() error {
 // header for the file that replaces it. If the key cannot be found there, nothing of the
 // file can be saved; that is no error. A keyset that is not the file's is one. known is
 // false if the file may have another format, which would be misread.
-func (db healing) damagedKeys() (s *seal.Sealer, next header, known bool, err error) {
+func (db converting) damagedKeys() (s *seal.Sealer, next header, known bool, err error) {
 	h, ok := headerOf(db.path)
 	switch {
 	case !ok:
 		return nil, header{}, true, nil
 	case h.Format != formatVersion:
-		_, keys, err := db.converting().newKeys()
+		_, keys, err := db.newKeys()
 		return nil, header{Keys: keys}, false, err
 	}
-	s, err = db.converting().unlock(h)
+	s, err = db.unlock(h)
 	return s, header{Keys: h.Keys, Rotate: h.Rotate}, true, err
 }
 

@@ -35,7 +35,7 @@ func (db converting) rekey() error {
 // rewrite copies the file and renames the copy over it. If a part of the file cannot be
 // converted, the old file is set aside.
 func (db converting) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, error) {
-	old, path := db.h.db, db.replacing().realPath()
+	old, path := db.h.now.Load(), db.replacing().realPath()
 	if err := db.replacing().inPlace(path); err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (db converting) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, e
 		cp := newCopying(old.f, b, seals{db.h.seal, to})
 		cp.damaged = db.judged.lost
 		cp.step = func(name string) error { return errors.Join(db.step(name), db.files.Op("write", b.Path())) }
-		cp.all(nil)
+		cp.all()
 		res = cp.res
 		return errors.Join(res.stopped, db.step("sync"))
 	})
@@ -77,10 +77,9 @@ func (db converting) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, e
 	return b, err
 }
 
-// all copies the sources. known has metas that are
-// trusted instead of the file's (see salvage).
-func (cp *copying) all(known map[string]*sourceMeta) {
-	cp.sources(cp.from.Top(), [][]byte{layout.BucketSources}, known)
+// all copies the sources.
+func (cp *copying) all() {
+	cp.sources(cp.from.Top(), [][]byte{layout.BucketSources})
 	damage := &cp.res.damage
 	switch {
 	case cp.damaged, !cp.res.whole():

@@ -30,8 +30,6 @@ var (
 	ErrClaimed = errors.New("already claimed")
 	// ErrAbandoned: a relist could not store what it had read, and must begin again.
 	ErrAbandoned = errors.New("the relist has to begin again")
-	// ErrReplaced: the file was damaged and has been replaced. Begin again.
-	ErrReplaced = errors.New("the file was replaced meanwhile")
 	// ErrMoved: the file was removed from its path, or another file is there.
 	ErrMoved = errors.New("the file that is open is no longer at its path")
 	// ErrTaken: another process has written to a file that this one opened for reading

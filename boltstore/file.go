@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
@@ -22,8 +25,12 @@ type boltFile struct {
 	// last is the newest transaction that this process has read or made, 0 before the
 	// file is in use.
 	last atomic.Int64
-	// unwritable means that bbolt panicked in a way that it cannot write after.
-	unwritable atomic.Bool
+
+	readers sync.WaitGroup // of the handle's reads
+	begins  sync.Mutex     // held while a transaction begins
+	// stuck: bbolt panicked while a transaction began or ended, as in a file that was
+	// truncated. It keeps its locks then, and whoever enters it waits for ever.
+	stuck atomic.Bool
 }
 
 // openBolt is bolt.Open, and notes which file it opened.
@@ -48,15 +55,73 @@ func openBolt(path string, o *bolt.Options) (*boltFile, error) {
 	return b, nil
 }
 
-// put changes the file beneath the handle. Nothing else does. The caller holds mu.
-func (h *handle) put(b *boltFile) {
-	if b != nil {
-		if id, err := b.newest(); err == nil { // otherwise the next transaction meets the error
-			b.last.Store(int64(id))
-		}
+// read runs fn in a read transaction. It is bbolt's View, but does not enter a bbolt that is
+// stuck.
+func (b *boltFile) read(fn func(*bolt.Tx) error) error {
+	tx, err := b.begin()
+	if err != nil {
+		return err
 	}
-	h.db = b
-	h.now.Store(b)
+	defer func() {
+		if !b.stuck.Load() {
+			_ = tx.Rollback()
+		}
+	}()
+	return fn(tx)
+}
+
+func (b *boltFile) begin() (tx *bolt.Tx, err error) {
+	b.begins.Lock()
+	defer b.begins.Unlock()
+	if b.stuck.Load() {
+		return nil, errTripped
+	}
+	defer func() {
+		if tx == nil && err == nil { // it panics
+			b.stuck.Store(true)
+		}
+	}()
+	return b.DB.Begin(false)
+}
+
+// write is bbolt's Update, but does not enter a bbolt that is stuck.
+func (b *boltFile) write(fn func(*bolt.Tx) error) error {
+	b.begins.Lock()
+	begun := sync.OnceFunc(b.begins.Unlock)
+	defer begun()
+	if b.stuck.Load() {
+		return errTripped
+	}
+	var tx *bolt.Tx
+	returned := false
+	defer func() {
+		if !returned && (tx == nil || tx.DB() != nil) { // it panics before or after fn
+			b.stuck.Store(true)
+		}
+	}()
+	err := b.Update(func(t *bolt.Tx) error { tx = t; begun(); return fn(t) })
+	returned = true
+	return err
+}
+
+// Close waits for readers. If bbolt would wait for ever, Close leaves the file mapped until
+// the process ends, and the map would keep the lock.
+func (b *boltFile) Close() error {
+	if !b.stuck.Load() {
+		b.readers.Wait()
+	}
+	if b.stuck.Load() {
+		return errors.Join(osfile.Unlock(b.f), b.f.Close())
+	}
+	return b.DB.Close()
+}
+
+// sees says whether readers see the write transaction with that id.
+func (b *boltFile) sees(id int) (yes bool) {
+	_ = faults.Contain(func() error {
+		return b.View(func(tx *bolt.Tx) error { yes = tx.ID() == id; return nil })
+	})
+	return yes
 }
 
 // errOverwritten means that another program has written into the open file, as cp does.

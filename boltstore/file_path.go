@@ -10,7 +10,11 @@ import (
 	"syscall"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
 // pathWatch notes whether the open file is still at its path. It has no goroutine: the
@@ -18,7 +22,7 @@ import (
 type pathWatch struct {
 	mu     sync.Mutex
 	next   os.FileInfo   // the file that takes or has taken the open one's place
-	err    error         // why the file is not at its path, nil if it is
+	err    error         // why the file is not at its path, or what damage was met
 	moved  chan struct{} // closed while err is not nil
 	looked time.Time
 }
@@ -28,7 +32,8 @@ const lookEvery = time.Second
 
 // AtPath says whether the file is still at its path. The error is ErrMoved if it was
 // removed or renamed, or another file is there. The DB goes on with its own file, which
-// no other program will find, and replaces no other file.
+// no other program will find, and replaces no other file. The error is ErrDamaged if damage
+// has ended all writes, see [DB.Err].
 //
 // AtPath and Err look when they are called. While there are claims, the DB looks every
 // FlushInterval, and every second while it commits.
@@ -39,9 +44,9 @@ func (db *DB) AtPath() error {
 	}
 	err, changed := db.at.look(db, b)
 	switch {
-	case changed && err != nil:
+	case changed && errors.Is(err, ErrMoved):
 		db.log().Error(err, "The program goes on with the file that it has", "file", db.path)
-	case changed:
+	case changed && err == nil:
 		db.log().Info("The file is back at its path", "file", db.path)
 	}
 	return err
@@ -52,7 +57,10 @@ func (p *pathWatch) look(db *DB, b *boltFile) (err error, changed bool) {
 	defer p.mu.Unlock()
 	p.looked = db.opts.Clock.Now()
 	st, err := os.Stat(db.path)
+	damage := db.damage()
 	switch {
+	case damage != nil:
+		err = damage
 	case err == nil && (os.SameFile(st, b.is) || p.next != nil && os.SameFile(st, p.next)):
 	case db.h.now.Load() != b: // the DB itself has just replaced it
 		return p.err, false
@@ -63,7 +71,7 @@ func (p *pathWatch) look(db *DB, b *boltFile) (err error, changed bool) {
 	default: // not known
 		return p.err, false
 	}
-	if err != nil {
+	if err != nil && damage == nil {
 		err = fmt.Errorf("boltstore: %s: %w; move the file back, or end the program and start it again", db.path, err)
 	}
 	changed = (err == nil) != (p.err == nil)
@@ -75,14 +83,30 @@ func (p *pathWatch) look(db *DB, b *boltFile) (err error, changed bool) {
 	return err, changed
 }
 
-// Moved is closed once the DB has noticed that the file is no longer at its path, see
-// [DB.AtPath]. To go on with the file at the path, a program ends its informers, closes
-// the DB and opens the path again. Once the file is back,
-// Moved returns another channel.
+// Moved is closed once [DB.AtPath] has an error: the file is no longer at its path, or is
+// damaged. To go on with the file at the path, a program ends its informers, closes the DB
+// and opens the path again. Once the file is back, Moved returns another channel.
 func (db *DB) Moved() <-chan struct{} {
 	db.at.mu.Lock()
 	defer db.at.mu.Unlock()
 	return db.at.moved
+}
+
+// damage is the damage in the file's pages that this program has met, nil if there is none.
+func (db *DB) damage() error {
+	if damage := db.h.damage.Load(); damage != nil {
+		return *damage
+	}
+	return nil
+}
+
+// meet marks the file as damaged, for the next Open, and tells who waits for Moved.
+func (db *DB) meet(damage error) {
+	if b := db.h.now.Load(); b != nil {
+		damage = faults.Join(damage, pages.Mark(b.f))
+	}
+	db.log().Error(damage, "Nothing more is written to the file", "file", db.path)
+	_ = db.AtPath()
 }
 
 // lookAfterCommit is AtPath, at most every lookEvery.
@@ -188,6 +212,39 @@ func (db replacing) takePlace(name, path string, was os.FileInfo) error {
 	return nil
 }
 
+// install opens a file that makeFile made and moves it to path, in place of the file was.
+// The file is locked first, so no other process can open it in between.
+func (db replacing) install(name, path string, was os.FileInfo) (*boltFile, error) {
+	b, err := openBolt(name, boltOptions(db.opts))
+	if err != nil {
+		return nil, faults.Join(err, db.files.Remove(name))
+	}
+	b.AllocSize = db.opts.allocSize()
+	if db.opts.Durability == DurabilityProcess {
+		err = faults.Join(
+			db.files.Write(b.DB, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }),
+			db.files.Sync(b.DB))
+	}
+	if err == nil {
+		err = db.takePlaceSynced(name, path, was)
+	}
+	if err != nil {
+		return nil, faults.Join(err, b.Close(), db.files.Remove(name))
+	}
+	return b, nil
+}
+
+// takePlaceSynced is takePlace, and syncs the folder.
+func (db replacing) takePlaceSynced(name, path string, was os.FileInfo) error {
+	if err := db.takePlace(name, path, was); err != nil {
+		return err
+	}
+	if err := db.files.SyncDir(filepath.Dir(path)); err != nil {
+		db.log().Error(err, "The folder could not be synced: after a power failure the old file may be back", "file", db.path)
+	}
+	return nil
+}
+
 func (db replacing) exchangeNames(name, path string, was os.FileInfo) error {
 	if db.opts.plainRename || osfile.Exchange(name, path) != nil { // the system cannot exchange names
 		if err := isAt(path, was); err != nil {
@@ -236,7 +293,7 @@ func (p *pathWatch) taking(is os.FileInfo) {
 //   - exchangeNames exchanges two names, so that no file at the path is lost.
 //   - takePlace moves a file to the path; takePlaceSynced syncs the folder, too.
 //   - install opens a new file and moves it to the path.
-//   - handle.swap, exchange and put have the handle go on with it.
+//   - handle.swap and put have the handle go on with it.
 type replacing struct{ *DB }
 
 func (db *DB) replacing() replacing { return replacing{db} }

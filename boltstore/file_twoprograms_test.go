@@ -174,10 +174,8 @@ func (y *yard) step() {
 	var err error
 	what := ""
 	switch y.r.IntN(6) {
-	case 0:
+	case 0, 1:
 		what, err = "compact", y.beside(func() error { _, err := p.db.Compact(context.Background(), nil); return err })
-	case 1:
-		what, err = "heal", y.beside(func() error { return p.db.healing().healNow(errors.New("said the test")) })
 	case 2:
 		what, err = "rotate the keyset", seal.Rotate(y.keyset)
 	case 3:
@@ -203,7 +201,7 @@ func (y *yard) step() {
 	}
 }
 
-// TestTwoPrograms: programs open, compact, heal and close files that were at one path
+// TestTwoPrograms: programs open, compact and close files that were at one path
 // one after the other. An operator moves the files away, back, and in exchange for one
 // another, even in the middle of these operations. At the end each committed file is
 // there with exactly its content.

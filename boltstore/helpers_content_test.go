@@ -116,7 +116,7 @@ func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 	t.Helper()
 	by := map[uint32]int{}
 	for from, more := []byte(nil), true; more; more = from != nil {
-		raws, next, _, err := s.indexing().rawPage(from, 1<<30)
+		raws, next, err := s.indexing().rawPage(from, 1<<30)
 		if err != nil {
 			t.Fatal(err)
 		}

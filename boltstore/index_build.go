@@ -120,7 +120,6 @@ func (s indexing) reindex(build cache.Indexers) error {
 		atOnce = 50  // objects in memory
 	)
 	var from []byte
-	var file uint64
 	before, failed := s.metaNow(), map[string]uint64{}
 	for begun := false; ; {
 		select {
@@ -128,16 +127,10 @@ func (s indexing) reindex(build cache.Indexers) error {
 			return fmt.Errorf("boltstore: %s was released: %w", s.source, ErrClosed)
 		default:
 		}
-		raws, next, now, err := s.rawPage(from, step)
+		raws, next, err := s.rawPage(from, step)
 		if err != nil {
 			return err
 		}
-		if from != nil && now != file {
-			from = nil // records that were passed may be older ones in a healed file
-			clear(failed)
-			continue
-		}
-		file = now
 		changed := map[string]reindexed{}
 		for some := range slices.Chunk(raws, atOnce) {
 			values, err := s.newValues(some, build, failed)
@@ -191,10 +184,9 @@ func (s indexing) complete(m *sourceMeta, fns cache.Indexers) {
 }
 
 // rawPage copies records out of the file, so that user functions run outside any
-// transaction. file is DB.replaced at that time.
-func (s indexing) rawPage(from []byte, n int) (raws []layout.Raw, next []byte, file uint64, err error) {
+// transaction.
+func (s indexing) rawPage(from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	err = s.view(func(_ *sourceMeta, src sourceTx) error {
-		file = s.db.replaced.Load()
 		g := src.contents()
 		raws = nil
 		size := 0
@@ -212,7 +204,7 @@ func (s indexing) rawPage(from []byte, n int) (raws []layout.Raw, next []byte, f
 		})
 		return err
 	})
-	return raws, next, file, err
+	return raws, next, err
 }
 
 // countReindexed counts the indices that are built or brought up to date. It logs them

@@ -108,12 +108,15 @@ func TestSalvageOfNotedRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.healing().heal(ErrDamaged, db.h.now.Load())
+	killed(t, db)
+	must(t, salvageAt(path, db.opts))
+	db = openTest(t, path, Options{})
+	s = claimTest(t, db, failing(&bad))
 	if s.Err() == nil {
 		t.Error("not damaged?")
 	}
-	wantsSound(t, "healed", db)
-	expectNoted(t, "healed", s)
+	wantsSound(t, "salvaged", db)
+	expectNoted(t, "salvaged", s)
 	relistSome(t, s, "12", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)})
 	wantsSound(t, "relisted", db)
 	if s.Err() != nil {

@@ -88,8 +88,9 @@ func TestNotesStay(t *testing.T) {
 	again("rotated and reopened", o)
 	again("decrypted", Options{Keyset: o.Keyset, decrypt: true})
 	again("encrypted", o)
-	db.healing().heal(ErrDamaged, db.h.now.Load())
-	expectNoted(t, "healed", s, want...)
+	db = saved(t, db)
+	s = claimTest(t, db, failing(&bad))
+	expectNoted(t, "salvaged", s, want...)
 	snap, err := db.Snapshot()
 	if err != nil {
 		t.Fatal(err)

@@ -67,7 +67,7 @@ func Open(path string, o Options) (*DB, error) {
 		}
 	}
 	db.commit = newCommitter(db)
-	db.h.tripped = db.healing().heal
+	db.h.tripped = db.meet
 	return db, nil
 }
 
@@ -91,7 +91,7 @@ func (db opening) openFile() (*boltFile, error) {
 			errors.Is(err, ErrForeign) && !db.opts.ReplaceForeign:
 			return nil, db.explain(err)
 		case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign), errors.Is(err, ErrNewerFormat):
-			if err := db.healing().replace(err); err != nil && !errors.Is(err, errReplaced) && !errors.Is(err, ErrMoved) {
+			if err := db.replace(err); err != nil && !errors.Is(err, errReplaced) && !errors.Is(err, ErrMoved) {
 				return nil, err
 			}
 		default:
@@ -349,7 +349,7 @@ func (db opening) explain(err error) error {
 	case errors.Is(err, errUncleanBoot):
 		hint = "; open it with the program that uses it, which verifies it first"
 	case errors.Is(err, ErrDamaged):
-		hint = "; open it" + healedByProgram
+		hint = "; open it" + savedByProgram
 	case db.path == "":
 		hint = "; the path is empty"
 	case errors.Is(err, fs.ErrNotExist):

@@ -128,7 +128,7 @@ func TestAnotherUnderTheSameInode(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(good, now.Add(later))
-			if err := db.healing().replace(ErrDamaged); !errors.Is(err, errReplaced) {
+			if err := db.opening().replace(ErrDamaged); !errors.Is(err, errReplaced) {
 				t.Errorf("replaced: %v", err)
 			}
 			if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, good) {

@@ -78,7 +78,7 @@ func (db opening) lend(b *boltFile) error {
 // newest is the id of the newest transaction.
 func (b *boltFile) newest() (id int, err error) {
 	err = trip(func() error {
-		return b.guard(false, b.DB.View, func(tx *bolt.Tx) error { id = tx.ID(); return nil })
+		return b.read(func(tx *bolt.Tx) error { id = tx.ID(); return nil })
 	})
 	return id, err
 }
@@ -97,7 +97,7 @@ func (b *boltFile) taken() bool {
 func (b *boltFile) View(fn func(tx *bolt.Tx) error) error {
 	if b.lent == 0 {
 		from := b.last.Load()
-		return b.guard(false, b.DB.View, func(tx *bolt.Tx) error {
+		return b.read(func(tx *bolt.Tx) error {
 			if err := b.follows(from, tx.ID()); err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ func (b *boltFile) View(fn func(tx *bolt.Tx) error) error {
 		})
 	}
 	err := trip(func() error {
-		return b.guard(false, b.DB.View, func(tx *bolt.Tx) error {
+		return b.read(func(tx *bolt.Tx) error {
 			if tx.ID() != b.lent {
 				return ErrTaken
 			}

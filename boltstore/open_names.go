@@ -21,11 +21,10 @@ func isPart(name []byte) bool {
 	return slices.ContainsFunc(partsOfSource, func(b []byte) bool { return string(b) == string(name) })
 }
 
-// checkedNames are the names of sources that were found right in one file. A first claim
+// checkedNames are the names of sources that were found right. A first claim
 // verifies only names that are new since the last one. Otherwise the first claims of a
 // thousand sources would read half a million descriptions.
 type checkedNames struct {
-	file  *boltFile
 	right map[string]bool
 	// unread says that the description of a source cannot be read, or that it is of objects
 	// that are missing. A page may be in the wrong place, or be an older one, and then other
@@ -99,9 +98,6 @@ func (h *handle) sourcesListed(tx *bolt.Tx) error {
 		err = ErrDamaged
 	}
 	if err == nil {
-		if h.checked.file != h.db {
-			h.checked = checkedNames{file: h.db}
-		}
 		err = h.checked.check(tx, h.seal)
 	}
 	if err != nil {
@@ -113,7 +109,7 @@ func (h *handle) sourcesListed(tx *bolt.Tx) error {
 // sourcesOnDisk returns the bucket of the sources as it is on disk. Each file of ours has
 // one.
 func (h *handle) sourcesOnDisk() (sources pages.Bucket, f *pages.File, err error) {
-	if f, err = pages.FileOf(h.db.f); err == nil {
+	if f, err = pages.FileOf(h.now.Load().f); err == nil {
 		sources, err = f.Find(f.Top(), layout.BucketSources)
 	}
 	return sources, f, err

@@ -2,10 +2,12 @@ package boltstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
@@ -86,7 +88,7 @@ func TestNamesAreCheckedOnce(t *testing.T) {
 				claim(fmt.Sprint("more", i)).Release()
 			}
 			if got := db.h.checked.count; got != n+n-1 {
-				t.Errorf("%d names were verified in the compacted file, want %d", got, n+n-1)
+				t.Errorf("%d names were verified after a compaction, want %d", got, n+n-1)
 			}
 
 			lost := Source{Version: "v1", Resource: "resource7", Form: FormTyped}
@@ -101,6 +103,11 @@ func TestNamesAreCheckedOnce(t *testing.T) {
 				_, err := f.WriteAt([]byte{name[len(name)-1] ^ 1}, int64(at+len(name)-1)) // the order stays
 				must(t, err)
 			}
+			if _, err := db.Claim(Claim{Source: lost, Example: &corev1.ConfigMap{}}); !errors.Is(err, ErrDamaged) {
+				t.Error("the changed name was not met:", err)
+			}
+			killed(t, db)
+			db = openTest(t, path, o)
 			s := claim(lost.Resource)
 			if h, _ := claimHandler(t, s, "handler"); !resetOwed(h) || !s.AwaitsPlain() {
 				t.Error("a source whose name has changed counts as new")

@@ -183,7 +183,7 @@ type Options struct {
 }
 
 // mostNarrow is how large a 32-bit program lets its file become. bbolt maps 2 GiB for a larger
-// one, which leaves no addresses for the map of its copy, as compaction and healing need.
+// one, which leaves no addresses for the map of its copy, as compaction needs.
 const mostNarrow = 1 << 30
 
 func (o Options) withDefaults() Options {

@@ -15,7 +15,7 @@ func TestDamagedPacked(t *testing.T) {
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
 	relist(t, s, "100", RelistOptions{}, objs, 100)
-	raws, _, _, err := s.indexing().rawPage(nil, 1)
+	raws, _, err := s.indexing().rawPage(nil, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

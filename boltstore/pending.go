@@ -93,7 +93,7 @@ func (s *Claimed) ClaimHandler(name string, changed func(HandlerChange)) (*Handl
 		h.reset = hm.Reset
 		return nil
 	}
-	err := s.db.writeHealed(func() error { return s.updateMeta(claim) })
+	err := s.updateMeta(claim)
 	s.mu.Lock()
 	if err == nil {
 		s.handlers[name] = h
@@ -216,11 +216,9 @@ func (s *Claimed) RemoveHandler(name string) error {
 	if h != nil {
 		h.end()
 	}
-	err := s.db.writeHealed(func() error {
-		return s.updateMeta(func(t sourceTx, m *sourceMeta) error {
-			delete(m.Handlers, name)
-			return t.dropPending(name)
-		})
+	err := s.updateMeta(func(t sourceTx, m *sourceMeta) error {
+		delete(m.Handlers, name)
+		return t.dropPending(name)
 	})
 	if err != nil {
 		return fmt.Errorf("boltstore: handler %q of %s was not removed: %w", name, s.source, err)

@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -213,8 +212,8 @@ func TestCopiesKeepPendingKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	durableOf(t, db).same(t, "compacted", was)
-	db.healing().heal(errors.New("said the test"), db.h.now.Load())
-	durableOf(t, db).same(t, "healed", was)
+	db = saved(t, db)
+	durableOf(t, db).same(t, "salvaged", was)
 	closeTest(t, db)
 	for _, f := range filesIn(t, filepath.Dir(path)) {
 		if f != path {
@@ -243,30 +242,13 @@ func TestCopiesKeepPendingKeys(t *testing.T) {
 		t.Fatalf("%d keys were added", len(was.pending["filling"]))
 	}
 	clk.Step(time.Hour)
-	db.healing().heal(errors.New("said the test"), db.h.now.Load())
-	durableOf(t, db).same(t, "healed", was)
-	hidden("healed")
-	closeTest(t, db)
-	// Damaged while no process has it open: the file is set aside, and its content
-	// saved.
-	st, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if db, err = newDB(path, Options{Keyset: ks, Clock: clk}.withDefaults()); err != nil {
-		t.Fatal(err)
-	}
-	db.judged.file = st
-	if err := errors.Join(db.converting().readKeyset(), db.healing().replace(fmt.Errorf("%w: said the test", ErrDamaged))); err != nil {
-		t.Fatal(err)
-	}
-	db = open(Options{Keyset: ks})
-	durableOf(t, db).same(t, "replaced", was)
-	hidden("replaced")
+	db = saved(t, db)
+	durableOf(t, db).same(t, "salvaged", was)
+	hidden("salvaged")
 	db = rotated(t, db)
 	durableOf(t, db).same(t, "rotated", was)
 	hidden("rotated")
-	if got := filesIn(t, filepath.Dir(path)); len(got) != 3 {
+	if got := filesIn(t, filepath.Dir(path)); len(got) != 2 {
 		t.Errorf("there are %q", got)
 	}
 	closeTest(t, db)
@@ -303,8 +285,8 @@ func TestPlainFilesAside(t *testing.T) {
 	path := testPath(t)
 	fillCluster(t, path, Options{}, 20)
 	db := openTest(t, path, Options{decrypt: true})
-	db.healing().heal(errors.New("said the test"), db.h.now.Load())
-	aside := db.AsidePaths()
+	db = saved(t, db)
+	aside := db.beside.Aside()
 	closeTest(t, db)
 	warned := func(o Options) (got []string) {
 		l := klog.Logger(funcr.New(func(_, args string) {
@@ -325,9 +307,9 @@ func TestPlainFilesAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	db = openTest(t, path, Options{Keyset: sealtest.Keyset()})
-	db.healing().heal(errors.New("said the test"), db.h.now.Load())
-	if len(db.AsidePaths()) != 1 {
-		t.Fatal(db.AsidePaths())
+	db = saved(t, db)
+	if all := db.beside.Aside(); len(all) != 1 {
+		t.Fatal(all)
 	}
 	closeTest(t, db)
 	if got := warned(Options{Keyset: sealtest.Keyset()}); len(got) != 0 {

@@ -227,13 +227,13 @@ func TestPagesOfASetAreLost(t *testing.T) {
 				}
 				if open {
 					lose()
-					db.healing().heal(errTripped, db.h.now.Load())
+					killed(t, db)
 				} else {
 					closeTest(t, db)
 					lose()
-					db = openTest(t, path, o)
-					s = claimTest(t, db, Claim{})
 				}
+				db = openTest(t, path, o)
+				s = claimTest(t, db, Claim{})
 				resets := 0
 				for i := range 3 {
 					h, _ := claimHandler(t, s, fmt.Sprint("handler-", i))

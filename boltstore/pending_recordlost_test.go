@@ -42,30 +42,34 @@ func TestHandlerOfLostRecords(t *testing.T) {
 		open, closed func(t *testing.T, l lives) lives
 		lost         bool
 	}{
-		"nothing": {
-			func(t *testing.T, l lives) lives { l.db.healing().heal(errTripped, l.db.h.now.Load()); return l },
-			func(t *testing.T, l lives) lives { return reopen(t, l.db.path, o) }, false},
-		"an index": {
-			func(t *testing.T, l lives) lives {
-				write(t, l, func(src sourceTx) error { return src.Root.DeleteBucket(layout.BucketIndex) })
-				l.db.healing().heal(errTripped, l.db.h.now.Load())
-				return l
-			}, nil, false},
-		"a page of records": {
-			func(t *testing.T, l lives) lives {
-				ruin(t, l.db.path, itemPages(t, l.db)[1])
-				if _, err := l.s.ListErr(); !errors.Is(err, ErrDamaged) {
-					t.Fatal(err)
-				}
-				return l
-			},
-			func(t *testing.T, l lives) lives {
-				l = reopen(t, l.db.path, o)
-				page := itemPages(t, l.db)[1]
-				closeTest(t, l.db)
-				ruin(t, l.db.path, page)
-				return reopen(t, l.db.path, o)
-			}, true},
+		"nothing": {nil, func(t *testing.T, l lives) lives { return reopen(t, l.db.path, o) }, false},
+		"nothing, copied": {nil, func(t *testing.T, l lives) lives {
+			must(t, salvageAt(l.db.path, l.db.opts))
+			return reopen(t, l.db.path, o)
+		}, false},
+		"an index": {nil, func(t *testing.T, l lives) lives {
+			l = reopen(t, l.db.path, o)
+			write(t, l, func(src sourceTx) error { return src.Root.DeleteBucket(layout.BucketIndex) })
+			killed(t, l.db)
+			must(t, salvageAt(l.db.path, l.db.opts))
+			return reopen(t, l.db.path, o)
+		}, false},
+		"a page of records, open": {nil, func(t *testing.T, l lives) lives {
+			l = reopen(t, l.db.path, o)
+			ruin(t, l.db.path, itemPages(t, l.db)[1])
+			if _, err := l.s.ListErr(); !errors.Is(err, ErrDamaged) {
+				t.Fatal(err)
+			}
+			killed(t, l.db)
+			return reopen(t, l.db.path, o)
+		}, true},
+		"a page of records": {nil, func(t *testing.T, l lives) lives {
+			l = reopen(t, l.db.path, o)
+			page := itemPages(t, l.db)[1]
+			closeTest(t, l.db)
+			ruin(t, l.db.path, page)
+			return reopen(t, l.db.path, o)
+		}, true},
 		"a record, converted": {nil, func(t *testing.T, l lives) lives {
 			b, err := bolt.Open(l.db.path, 0o600, nil)
 			must(t, err)

@@ -97,9 +97,9 @@ func TestHandlersOfALostSource(t *testing.T) {
 			db := openTest(t, path, o)
 			_, err := db.Compact(t.Context(), nil)
 			must(t, err)
-			db.healing().heal(errTripped, db.h.now.Load())
-			closeTest(t, db)
-			check("compacted and healed", o, 3)
+			closeTest(t, saved(t, db))
+			tc.known = true // whatever was saved, a source may be lost
+			check("compacted and salvaged", o, 3)
 		})
 	}
 }

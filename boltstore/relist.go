@@ -74,7 +74,6 @@ type Relist struct {
 	// BeginRelist says when.
 	content bool
 
-	file    uint64    // DB.replaced when the relist began
 	epoch   uint64    // of the contents when the relist began
 	indices *indexSet // when it began
 
@@ -129,15 +128,12 @@ func (it listedItem) unpacked() int { return it.bytes() + max(it.c.size-len(it.c
 
 // BeginRelist starts a relist. The caller ends it with Commit or Abort.
 func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
-	if s.Err() != nil {
-		if err := s.db.healing().healPages(); err != nil {
-			return nil, fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
-		}
+	if err := s.db.soundPages(s.Err() != nil); err != nil {
+		return nil, fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
 	}
 	m := s.metaNow()
 	r := &Relist{s: s, o: o, first: m.Contents != contentsWhole, all: s.Outdated() != "", known: m.server(),
-		file: s.db.replaced.Load(), epoch: m.Epoch, indices: s.indexing().indexSet(),
-		seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+		epoch: m.Epoch, indices: s.indexing().indexSet(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	if err := s.Err(); err != nil {
 		r.hurt, r.damage = true, err.Error()
 	}

@@ -37,12 +37,8 @@ type listProgress struct {
 	Server     string           `msgpack:"server"`
 }
 
-// source opens the source. The file and the epoch must be those in which the relist
-// began.
+// source opens the source. The epoch must be that in which the relist began.
 func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
-	if r.file != r.s.db.replaced.Load() {
-		return sourceTx{}, ErrReplaced
-	}
 	if err := r.s.errReleased(); err != nil {
 		return sourceTx{}, err
 	}

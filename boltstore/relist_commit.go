@@ -111,7 +111,7 @@ func (r *Relist) scan(from []byte) (items []listedItem, next []byte, err error) 
 // Commit ends the relist, as of resourceVersion, which the server confirmed at the given
 // time. It returns the entries for handlers, in order. If not all were committed at once,
 // Commit returns nil: the entries are only in the journal. After an error other than
-// ErrReplaced or ErrAbandoned, Commit may be called again.
+// ErrAbandoned, Commit may be called again.
 func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, error) {
 	if err := r.commit(resourceVersion, confirmed); err != nil {
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)

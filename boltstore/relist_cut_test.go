@@ -165,6 +165,7 @@ func TestLandedCommit(t *testing.T) {
 	p.wait(t)
 	n := 0
 	db.h.writeMu.Lock()
+	db.h.tripped = nil // the panic stands for the disk's error
 	db.h.hook = func(tx *bolt.Tx) error {
 		if n++; n == 1 {
 			tx.OnCommit(func() { panic("EIO") })

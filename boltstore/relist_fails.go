@@ -44,7 +44,7 @@ func (s *Store) wrote(err error) error {
 // noteWrite notes, for DB.Err, the result of a write that belongs to a relist or must come
 // before one. An error is returned as listing.NotWritten.
 func (s *Store) noteWrite(err error) error {
-	for _, other := range []error{ErrClosed, ErrReplaced, ErrAbandoned, ErrDamaged, ErrNoSource} {
+	for _, other := range []error{ErrClosed, ErrAbandoned, ErrDamaged, ErrNoSource} {
 		if errors.Is(err, other) {
 			return err // not the disk
 		}

@@ -66,11 +66,11 @@ func TestFirstListOfOnePage(t *testing.T) {
 				}
 				db.h.setHook(nil)
 				if c.objects > 1 && !c.more {
-					db.h.db.MaxSize = 1 // so it fails once the transaction is complete
+					db.h.now.Load().MaxSize = 1 // so it fails once the transaction is complete
 					if _, err := r.Commit("100", began); !errors.Is(err, berrors.ErrMaxSizeReached) {
 						t.Fatal(err)
 					}
-					db.h.db.MaxSize = 0
+					db.h.now.Load().MaxSize = 0
 				}
 				before = db.Stats().Transactions.Count()
 				_, err = r.Commit("100", began)

@@ -41,13 +41,11 @@ type resident struct {
 
 // edition says which contents are in a resident. Other contents need another resident.
 type edition struct {
-	contents    contentState
-	epoch, file uint64
+	contents contentState
+	epoch    uint64
 }
 
-func (s *Store) edition(m *sourceMeta) edition {
-	return edition{m.Contents, m.Epoch, s.db.replaced.Load()}
-}
+func (s *Store) edition(m *sourceMeta) edition { return edition{m.Contents, m.Epoch} }
 
 // slot is one record in memory, without its object.
 type slot struct {

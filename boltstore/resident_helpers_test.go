@@ -58,7 +58,7 @@ func sameInMemory(t testing.TB, s *Store) {
 	objects, indices := map[string]any{}, map[string]map[string][]string{}
 	names := map[string]bool{} // those that the file has, too
 	var size int64
-	err := s.db.h.quiet(func(tx *bolt.Tx) error {
+	err := s.db.h.view(func(tx *bolt.Tx) error {
 		src, _ := s.db.h.source(tx, s.id)
 		m, err := src.meta()
 		if err != nil {

@@ -292,20 +292,6 @@ func TestResidentEmptied(t *testing.T) {
 	f.same()
 }
 
-// TestResidentHeals: a file that is replaced while it is open is loaded again. Objects
-// that were lost are not served.
-func TestResidentHeals(t *testing.T) {
-	f := newResidentTest(t, Options{}, 10)
-	before := loadedInMemory(t, f.s)
-	if err := f.db.healing().healNow(errors.New("a test")); err != nil {
-		t.Fatal(err)
-	}
-	if loadedInMemory(t, f.s) == before {
-		t.Error("not loaded again")
-	}
-	f.same()
-}
-
 // TestResidentDamage: a source with a damaged record is read from the file, until a
 // relist has healed it.
 func TestResidentDamage(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
@@ -29,6 +30,54 @@ func (s salvaged) unwritten() error {
 	return fmt.Errorf("the file must be replaced by one with everything that can be saved, but that could not be written beside it; make it possible first (is the disk full?): %w", s.stopped)
 }
 
+// replace sets aside a file that cannot be opened. A new one, with everything that can be
+// saved, takes its place.
+func (db opening) replace(why error) error {
+	same, next, known, err := db.converting().damagedKeys()
+	if err != nil {
+		return db.explain(err)
+	}
+	release, err := osfile.Lock(db.path)
+	if err != nil {
+		return db.explain(err)
+	}
+	defer release()
+	next.NamesLost = !errors.Is(why, ErrDamaged) || !known // nothing of it is saved
+	path := db.replacing().realPath()
+	if !isAsJudged(path, db.judged.file) {
+		return errReplaced // another file is there now
+	}
+	var saved salvaged
+	name, err := db.replacing().makeFile(path, next, func(to *bolt.DB) error {
+		if !errors.Is(why, ErrForeign) {
+			db.beside.TryLike(to.Path(), db.judged.file)
+		}
+		if errors.Is(why, ErrDamaged) && known {
+			saved = db.salvage(why, path, to, seals{same, same})
+		}
+		return saved.unwritten()
+	})
+	if err != nil {
+		return db.explain(err)
+	}
+	if errors.Is(why, errUncleanBoot) && saved.whole() {
+		if err := db.replacing().takePlaceSynced(name, path, db.judged.file); err != nil {
+			return db.explain(errors.Join(err, db.files.Remove(name)))
+		}
+		db.log().Info("The machine was not shut down in order; the whole file is sound", "file", db.path)
+		return nil
+	}
+	aside, err := db.beside.SetAside(path, db.judged.file)
+	if err != nil {
+		return db.explain(errors.Join(err, db.files.Remove(name)))
+	}
+	if err := db.replacing().takePlaceSynced(name, path, db.judged.file); err != nil {
+		return db.explain(errors.Join(err, db.files.Remove(name), db.files.Remove(aside)))
+	}
+	db.replacing().noteAside(aside, why, saved)
+	return nil
+}
+
 // seals are the sealers of the file that is copied and of the one that is written.
 type seals struct{ from, to *seal.Sealer }
 
@@ -37,22 +86,21 @@ type seals struct{ from, to *seal.Sealer }
 // Any other source is marked degraded: its objects are served, and compared with the
 // server's at the next contact.
 //
-// damaged says that something is lost, even if all that is there verifies. known has
-// metas that are trusted instead of the file's. If stopped is set in the result, the new
-// file is not complete.
-func (db healing) salvage(damaged bool, path string, is os.FileInfo, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
+// If stopped is set in the result, the new file is not complete.
+func (db opening) salvage(why error, path string, to *bolt.DB, with seals) salvaged {
 	f, err := os.Open(path)
 	if err != nil {
 		return salvaged{stopped: err}
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err != nil || is != nil && !os.SameFile(st, is) {
+	if st, err := f.Stat(); err != nil || !os.SameFile(st, db.judged.file) {
 		return salvaged{stopped: errors.Join(errReplaced, err)}
 	}
 	cp := newCopying(f, to, with)
-	cp.damaged = damaged
+	cp.damaged = db.judged.lost || !errors.Is(why, errUncleanBoot)
+	cp.restart = errors.Is(why, pages.ErrMarked)
 	cp.step = func(string) error { return db.files.Op("write", to.Path()) }
-	cp.all(known)
+	cp.all()
 	return cp.res
 }
 
@@ -65,6 +113,7 @@ type copying struct {
 	res  salvaged
 
 	damaged bool // something is lost, even if all that is there verifies
+	restart bool // the handlers start over: all that is there may be of an earlier commit
 }
 
 func newCopying(f *os.File, to *bolt.DB, with seals) *copying {
@@ -79,7 +128,7 @@ func newCopying(f *os.File, to *bolt.DB, with seals) *copying {
 }
 
 // sources copies the sources in the last bucket of path, which begins in the bucket in.
-func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sourceMeta) {
+func (cp *copying) sources(in pages.Bucket, path [][]byte) {
 	sources := in
 	for _, name := range path {
 		var err error
@@ -94,14 +143,9 @@ func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sou
 		}
 		refs[string(k)] = *sub
 	}))
-	for id := range known {
-		if _, ok := refs[id]; !ok {
-			refs[id] = pages.Bucket{} // only its meta is known
-		}
-	}
 	for id, ref := range refs {
 		c := &copier{copying: cp, path: path, id: id}
-		cp.res.damage.AddOf(fmt.Sprintf("source %q", id), c.copy(ref, known[id]))
+		cp.res.damage.AddOf(fmt.Sprintf("source %q", id), c.copy(ref))
 		if c.m != nil {
 			cp.res.objects, cp.res.of = cp.res.objects+c.m.Items.Count, cp.res.of+c.was.Items.Count
 		}
@@ -138,4 +182,11 @@ func (c *copier) compare() error {
 		}
 	}
 	return nil
+}
+
+func (db replacing) noteAside(aside string, why error, saved salvaged) {
+	db.aside = append(db.aside, aside)
+	db.log().Error(why, "Set the file aside; objects that could not be saved will be read from the server", "file", db.path, "aside", aside,
+		"saved", saved.objects, "of", max(saved.of, saved.objects), "damage", saved.damage.Err())
+	db.beside.Trim(aside)
 }

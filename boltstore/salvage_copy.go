@@ -28,8 +28,8 @@ type copier struct {
 }
 
 // copy copies the source whose bucket is ref. It returns the damage that it met; then the
-// copy is degraded. known is the source's meta, nil if it is to be read from the bucket.
-func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
+// copy is degraded.
+func (c *copier) copy(ref pages.Bucket) error {
 	subs := map[string]pages.Bucket{}
 	var meta []byte
 	c.note(c.from.Each(ref, func(k, v []byte, sub *pages.Bucket) {
@@ -42,14 +42,11 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 		}
 	}))
 	src := sourceIn(nil, c.id, c.with.from)
-	if c.was = known; known == nil {
-		m, err := src.openMeta(meta)
-		if err != nil {
-			c.note(fmt.Errorf("%w: the description of the source cannot be read", ErrDamaged))
-			c.note(err)
-			return c.errs.Err()
-		}
-		c.was = m
+	var err error
+	if c.was, err = src.openMeta(meta); err != nil {
+		c.note(fmt.Errorf("%w: the description of the source cannot be read", ErrDamaged))
+		c.note(err)
+		return c.errs.Err()
 	}
 	c.m = c.was.clone()
 	c.m.empty()
@@ -73,7 +70,7 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	for _, name := range [][]byte{layout.BucketItems, layout.BucketIndex, layout.BucketNotes, layout.BucketJournal} {
 		delete(subs, string(name))
 	}
-	restart := c.others(subs)
+	restart := c.others(subs) || c.restart
 	c.flush()
 	if c.m.Items != c.was.Items || c.m.Noted.Unstored < c.was.Noted.Unstored {
 		restart = true // no list will show the delete of an object whose record is lost

@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr/funcr"
 
@@ -24,6 +24,45 @@ func onlyFile(t *testing.T, path string, aside ...string) {
 	if files := filesIn(t, filepath.Dir(path)); !slices.Equal(files, append([]string{path}, aside...)) {
 		t.Errorf("there are %q", files)
 	}
+}
+
+// saved closes db, saves what verifies into another file, as Open does with a damaged one,
+// and opens that.
+func saved(t *testing.T, db *DB) *DB {
+	t.Helper()
+	closeTest(t, db)
+	must(t, salvageAt(db.path, db.opts))
+	return openTest(t, db.path, db.opts)
+}
+
+func salvageAt(path string, o Options) error {
+	db, err := newDB(path, o.withDefaults())
+	if err == nil {
+		db.judged.file, err = os.Stat(path)
+	}
+	if err == nil {
+		err = db.converting().readKeyset()
+	}
+	if err == nil {
+		err = db.opening().replace(fmt.Errorf("%w: said the test", ErrDamaged))
+	}
+	return err
+}
+
+// trips has db meet damage in the pages, ends it as if it were killed, and opens the file
+// again.
+func trips(t *testing.T, db *DB) *DB {
+	t.Helper()
+	_ = db.h.noted(fmt.Errorf("%w: said the test", errTripped))
+	killed(t, db)
+	return openTest(t, db.path, db.opts)
+}
+
+// killed ends db as a kill does: nothing more is written.
+func killed(t *testing.T, db *DB) {
+	t.Helper()
+	must(t, db.h.swap(nil).Close())
+	_ = db.Close() // its goroutines
 }
 
 // failWrites is a disk that can be written, or get a new name, n times.
@@ -72,48 +111,6 @@ func TestNoRoomToOpen(t *testing.T) {
 	sameObjects(t, "after", srv.anys(), s.List())
 	if len(db.AsidePaths()) > 0 || s.Err() != nil {
 		t.Error(db.AsidePaths(), s.Err())
-	}
-}
-
-// TestNoRoomToHeal: an open file stays, too, even if only the rename fails, and no copies
-// pile up. Its sources can be written, and it is healed later.
-func TestNoRoomToHeal(t *testing.T) {
-	path := testPath(t)
-	stored(t, path, 400, 1, Options{})
-	disk := &failWrites{left: 1 << 30}
-	db := openTest(t, path, Options{Window: time.Nanosecond, op: disk.op})
-	s := claimTest(t, db, Claim{})
-	p := &testProducer{}
-	s.Attach(p)
-	leaves := itemPages(t, db)
-	ruin(t, path, leaves[len(leaves)/2])
-	n := 0
-	for writes := range 100 {
-		db.heals.mu.Lock()
-		db.heals.last = time.Time{} // more than a minute ago
-		db.heals.mu.Unlock()
-		disk.left = writes
-		if _, err := s.ListErr(); !errors.Is(err, ErrDamaged) {
-			t.Fatal(err)
-		}
-		if n = len(db.AsidePaths()); n > 0 {
-			if writes < 4 {
-				t.Fatalf("%d writes and names", writes)
-			}
-			break
-		}
-		onlyFile(t, path)
-		p.add(t, s, configMap("ns", fmt.Sprint("after", writes), 99999+writes, nil))
-		p.wait(t)
-	}
-	if n != 1 {
-		t.Fatalf("%d files were set aside", n)
-	}
-	disk.left = 1 << 30
-	p.add(t, s, configMap("ns", "last", 999999, nil))
-	p.wait(t)
-	if got := len(s.ListKeys()); got < 300 || db.Err() != nil {
-		t.Fatalf("%d objects, %v", got, db.Err())
 	}
 }
 

@@ -21,8 +21,7 @@ type Snapshot struct {
 
 // Snapshot copies the file to a temporary one in the same folder (mode 0600). Read the
 // result from its start. While the copy is made, readers and writers go on, but pages
-// that they free are not reused. Snapshot waits for a compaction or a change of keys
-// under way, and these wait for it.
+// that they free are not reused. A compaction ends after it.
 //
 // A file that is open for reading only is not copied. The DB must then stay open until
 // the Snapshot is closed.
@@ -36,7 +35,7 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 	}
 	// Without a name the copy is gone when the process ends, however that happens.
 	s := &Snapshot{f: f, r: f, gone: os.Remove(f.Name()) == nil}
-	err = db.h.viewLong(func(tx *bolt.Tx) (err error) {
+	err = db.h.view(func(tx *bolt.Tx) (err error) {
 		if err := db.files.Op("write", f.Name()); err != nil {
 			return err
 		}
@@ -55,12 +54,13 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 // asSnapshot returns the file itself as a Snapshot. It needs no room in the folder.
 func (db *DB) asSnapshot() (*Snapshot, error) {
 	s := &Snapshot{}
-	err := db.h.viewLong(func(tx *bolt.Tx) error {
+	err := db.h.view(func(tx *bolt.Tx) error {
 		if err := db.h.late.Rest(); err != nil {
 			return err
 		}
 		s.size = tx.Size()
-		s.r = lentReader{io.NewSectionReader(db.h.db.f, 0, s.size), db.h.db} // not by path, which may lead elsewhere
+		b := db.h.now.Load()
+		s.r = lentReader{io.NewSectionReader(b.f, 0, s.size), b} // not by path, which may lead elsewhere
 		return nil
 	})
 	if err != nil {

@@ -25,8 +25,8 @@ type Stats struct {
 	// Written is about how many bytes were written: the pages of all transactions.
 	Written uint64
 	// Failed counts failed tries to commit. Failing is how long all commits have failed,
-	// or the writes of a source's relist, or how long damage has stood, whichever is longest.
-	// It is 0 if the last ones succeeded and nothing is damaged. [DB.Err] says why they fail.
+	// or the writes of a source's relist, whichever is longer. It is 0 if the last ones
+	// succeeded. [DB.Err] says why they fail.
 	Failed  uint64
 	Failing time.Duration
 	// Writing is how long the write transaction under way has taken so far, 0 if there is
@@ -139,9 +139,6 @@ func (db *DB) Stats() Stats {
 	}
 	if db.commit != nil {
 		st.Failing = db.commit.failingFor(now)
-	}
-	if d := db.damage(); d != nil {
-		st.Failing = max(st.Failing, now.Sub(d.since), 1)
 	}
 	db.objects.mu.Lock()
 	st.ObjectMemory, st.ObjectMemoryLimit = db.objects.used, max(db.objects.budget, 0)

@@ -40,7 +40,7 @@ func TestStats(t *testing.T) {
 	if n := st.Transactions.Count() - before.Transactions.Count(); n < 2 || st.Transactions.Sum <= before.Transactions.Sum {
 		t.Errorf("%d transactions: %+v", n, st.Transactions)
 	}
-	if n, page := st.Written-before.Written, uint64(db.h.db.Info().PageSize); n < 4*page || n%page != 0 {
+	if n, page := st.Written-before.Written, uint64(db.h.now.Load().Info().PageSize); n < 4*page || n%page != 0 {
 		t.Errorf("%d bytes written", n)
 	}
 	eventually(t, "in memory", func() bool { return db.Stats().ObjectMemory > 0 })

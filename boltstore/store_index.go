@@ -244,7 +244,7 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 
 // ListIndexFuncValues returns the values of the index, each once.
 func (s *Store) ListIndexFuncValues(name string) []string {
-	values, err := insist(func() ([]string, error) { return s.listIndexFuncValues(name) })
+	values, err := s.listIndexFuncValues(name)
 	s.reading().logClosed(err) // cache.Indexer has no error to return
 	return values
 }

@@ -286,6 +286,18 @@ func (m *storeModel) restart() {
 	m.open()
 }
 
+// salvage begins another life, as if the file had been damaged.
+func (m *storeModel) salvage() {
+	m.say("salvage")
+	before := m.s.Err()
+	m.close()
+	m.must(salvageAt(m.path, m.db.opts))
+	m.open()
+	if before == nil && m.s.Err() != nil {
+		m.fail("not all was saved: %v", m.s.Err())
+	}
+}
+
 func (m *storeModel) step() {
 	switch n := m.rnd.IntN(100); {
 	case n < 25:
@@ -311,12 +323,7 @@ func (m *storeModel) step() {
 	case n < 85:
 		m.setAside()
 	case n < 87:
-		m.say("salvage")
-		before := m.s.Err()
-		m.must(m.db.healing().healNow(errors.New("a test")))
-		if before == nil && m.s.Err() != nil {
-			m.fail("not all was saved: %v", m.s.Err())
-		}
+		m.salvage()
 	case n < 91:
 		m.refuse = map[string]bool{}
 		if m.rnd.IntN(2) == 0 {

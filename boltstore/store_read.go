@@ -264,23 +264,12 @@ func (s reading) logClosed(err error) {
 	}
 }
 
-// insist is for methods that have no error to return. If a read causes the file to be
-// healed, insist reads again, from the healed file: the caller would take an empty result
-// for no objects.
-func insist[T any](read func() ([]T, error)) ([]T, error) {
-	got, err := read()
-	if errors.Is(err, errTripped) {
-		got, err = read()
-	}
-	return got, err
-}
-
 // List returns all objects. It cannot return an error: it leaves out objects that cannot
 // be served and marks the source degraded; see [Store.ListErr]. Once the file is closed,
 // List, ListKeys and ListIndexFuncValues return nothing. That is logged once, and
 // [DB.Err] reports it. Methods with an error return ErrClosed.
 func (s *Store) List() []any {
-	objs, err := insist(s.ListErr)
+	objs, err := s.ListErr()
 	s.reading().logClosed(err)
 	return objs
 }
@@ -309,7 +298,7 @@ func (s *Store) ListErr() ([]any, error) {
 
 // ListKeys returns all keys.
 func (s *Store) ListKeys() []string {
-	keys, err := insist(s.ListKeysErr)
+	keys, err := s.ListKeysErr()
 	s.reading().logClosed(err) // cache.Store has no error to return
 	return keys
 }

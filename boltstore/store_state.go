@@ -128,8 +128,12 @@ func (s *Store) damaged(err error) {
 		close(s.brokenCh)
 	}
 	s.mu.Unlock()
-	s.forget()
+	ended := s.db.damage() != nil // memory stays as the last commit left it
+	if !ended {
+		s.forget()
+	}
 	switch {
+	case ended: // it is said of the file
 	case first && s.viewed:
 		s.tellClaim(err)
 	case first && own:

@@ -78,10 +78,6 @@ func TestStoredTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		check("compaction")
-		if err := db.healing().healNow(errors.New("a test")); err != nil {
-			t.Fatal(err)
-		}
-		check("healing")
 		snap, err := db.Snapshot()
 		if err != nil {
 			t.Fatal(err)
@@ -98,6 +94,9 @@ func TestStoredTimes(t *testing.T) {
 		}
 		reopen(path, o)
 		check("opening again")
+		db = saved(t, db)
+		s = claimTest(t, db, Claim{})
+		check("salvage")
 		reopen(taken, o)
 		check("a snapshot")
 		o.Keyset = sealtest.Keyset()

@@ -224,7 +224,7 @@ func (s *Store) errReleased() error {
 }
 
 // bucket returns the source's buckets. If a claimed source has none, damage has taken
-// them: the file is healed.
+// them.
 func (s *Store) bucket(tx *bolt.Tx) (sourceTx, error) {
 	src, ok := s.db.h.source(tx, s.id)
 	switch {

@@ -71,15 +71,14 @@ func noFile(*http.Request) error {
 	return errors.New("informer: the check was given no file, but a nil DB: give it the one that boltstore.Open has returned, or controllerruntime.FileOf the manager that controllerruntime.NewManager has returned")
 }
 
-// longFailing is how long commits may fail, or damage may stand, before a restart is worth
-// trying.
+// longFailing is how long commits may fail before a restart is worth trying.
 const longFailing = 5 * time.Minute
 
 // Live returns a liveness check, of the same form as [Ready]. It fails if a restart may
-// help: if the file is closed, or for five minutes no commit has succeeded or damage could
-// not be healed. It also fails if the file was moved away or replaced, since no other program
-// finds it then. A server that cannot be reached does not matter. Without a DB the check
-// always fails.
+// help: if the file is closed, if damage to it has ended all writes, or if for five minutes
+// no commit has succeeded. It also fails if the file was moved away or replaced, since no
+// other program finds it then. A server that cannot be reached does not matter. Without a DB
+// the check always fails.
 func Live(db *boltstore.DB) func(*http.Request) error {
 	if db == nil {
 		return noFile
@@ -93,10 +92,8 @@ func Live(db *boltstore.DB) func(*http.Request) error {
 // these errors.
 func dead(path string, st boltstore.Stats, err, moved error) error {
 	switch {
-	case errors.Is(err, boltstore.ErrTaken), errors.Is(err, boltstore.ErrClosed):
+	case errors.Is(err, boltstore.ErrTaken), errors.Is(err, boltstore.ErrClosed), errors.Is(err, boltstore.ErrDamaged):
 		return err
-	case errors.Is(err, boltstore.ErrDamaged) && st.Failing >= longFailing:
-		return fmt.Errorf("the file has been damaged for %s: %w", duration.HumanDuration(st.Failing), err)
 	case err != nil && st.Failing >= longFailing:
 		return fmt.Errorf("commits have failed for %s: %w", duration.HumanDuration(st.Failing), err)
 	case st.Writing >= longFailing:

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 // says verifies a check: it says all of the words, or nil if there are none.
@@ -208,19 +205,11 @@ func TestHealthOfAFileTooFullForARelist(t *testing.T) {
 	})
 }
 
-// TestHealthOfADamagedFile: damage that cannot be healed makes the program unready at once,
-// and not live after five minutes, though the server is silent and nothing is to be
-// committed. The checks say which file it is, and why it was not healed.
+// TestHealthOfADamagedFile: a program that has met damage in its file's pages is neither ready
+// nor live, though the server is silent and nothing is to be committed. The next life is.
 func TestHealthOfADamagedFile(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.options.ObjectMemory = -1
-		var full atomic.Bool
-		tuning.SetFile(&w.options, tuning.File{Op: func(op, _ string) error {
-			if op == "create" && full.Load() {
-				return syscall.ENOSPC
-			}
-			return nil
-		}})
 		w.create("one")
 		l := w.live(Options{}).run().synced()
 		ready, live := Ready(l.db, 0), Live(l.db)
@@ -229,6 +218,7 @@ func TestHealthOfADamagedFile(t *testing.T) {
 		}
 		after(20 * time.Second) // whatever was to be committed
 		says(t, "before", ready)
+		says(t, "before", live)
 		b, err := os.ReadFile(w.path)
 		if err != nil {
 			t.Fatal(err)
@@ -237,19 +227,21 @@ func TestHealthOfADamagedFile(t *testing.T) {
 		if err := os.WriteFile(w.path, b, 0); err != nil {
 			t.Fatal(err)
 		}
-		full.Store(true)
 		l.inf.GetIndexer().List()
-		says(t, "damaged", ready, w.path, "damaged", "it could not be replaced", syscall.ENOSPC.Error())
-		after(time.Minute)
-		says(t, "damaged for a minute", ready, w.path)
-		says(t, "damaged for a minute", live)
-		after(5 * time.Minute)
-		says(t, "damaged for longer", live, "the file has been damaged for 6m", w.path, syscall.ENOSPC.Error())
+		for _, check := range []func(*http.Request) error{ready, live} {
+			says(t, "damaged", check, w.path, "damaged", "start the program again")
+		}
 		l.cancel()
 		<-l.done
 		if err := l.db.Close(); err == nil {
 			t.Error("closing said nothing of the damage")
 		}
+		if err := w.sim.RefuseConnections(false); err != nil {
+			t.Fatal(err)
+		}
+		l = w.live(Options{}).run().synced()
+		says(t, "the next life", Ready(l.db, 0))
+		says(t, "the next life", Live(l.db))
 	})
 }
 

@@ -59,9 +59,9 @@ type Options struct {
 	// ObjectDescription names the objects in the Reflector's log. Default: their type.
 	ObjectDescription string
 	// EndWhenMoved is for programs that then begin again with the file at the path. It
-	// ends Run, in order, once the informer's file was removed, renamed or replaced by
-	// another one (see boltstore.DB.Moved). DB.Err then says so. Default: the informer
-	// goes on with its file, which no other program finds.
+	// ends Run, in order, once the informer's file was removed, renamed, damaged or replaced
+	// by another one (see boltstore.DB.Moved). DB.Err then says so. Default: the informer
+	// goes on with its file, which no other program finds, or which is not written any more.
 	EndWhenMoved bool
 
 	// Strict is for programs that must not run on a cache in memory. ForControllerRuntime

@@ -266,6 +266,9 @@ func (m *turmoil) settle() {
 		m.node()
 	}
 	after(3 * time.Hour)
+	if m.kubelet() {
+		after(3 * time.Hour)
+	}
 	m.mend()
 	for i, s := range m.sources {
 		if !s.inf.HasSynced() {

@@ -168,6 +168,18 @@ func (m *turmoil) convert() {
 	m.sealed = !m.sealed
 }
 
+// kubelet begins another life if the program has met damage in the file's pages, and says
+// whether it does.
+func (m *turmoil) kubelet() bool {
+	if m.db == nil || !errors.Is(m.db.Err(), boltstore.ErrDamaged) {
+		return false
+	}
+	m.deaths["damage met"]++
+	m.end()
+	m.start()
+	return true
+}
+
 // mend makes another boot verify the file, since it may have damage that nothing has met.
 func (m *turmoil) mend() {
 	if !m.hurt {

@@ -131,6 +131,7 @@ func (m *turmoil) program(steps int) {
 		if m.faulty() {
 			break
 		}
+		m.kubelet()
 		m.step()
 	}
 	if m.db == nil {

@@ -280,19 +280,16 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 	}
 	living, end := context.WithCancel(ctx)
 	defer end()
-	var moved <-chan struct{}
-	if m.reopen {
-		moved = db.Moved()
-	}
-	if moved != nil {
-		go func() {
-			select {
-			case <-moved:
+	moved := db.Moved()
+	go func() {
+		select {
+		case <-moved:
+			if m.reopen || errors.Is(db.Err(), boltstore.ErrDamaged) {
 				end()
-			case <-living.Done():
 			}
-		}()
-	}
+		case <-living.Done():
+		}
+	}()
 	err = m.live(living, db, cfg)
 	if errors.Is(err, context.Canceled) || errors.Is(err, errOtherVersion) {
 		again, err = ctx.Err() == nil, nil

@@ -64,8 +64,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if errors.Is(err, boltstore.ErrClosed) {
 		return
 	}
-	s.open(st)
-	s.flag(fileMoved, c.db.AtPath() != nil)
+	s.open(st, err)
+	s.flag(fileMoved, errors.Is(c.db.AtPath(), boltstore.ErrMoved))
 	s.gauge(fileBytes, float64(c.db.Size()))
 	aside := map[string]int{boltstore.AsideDamaged: 0}
 	for _, a := range c.db.Aside() {
@@ -81,8 +81,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 }
 
 // open sends the metrics that only an open file has.
-func (s sender) open(st boltstore.Stats) {
-	s.flag(fileFailing, st.Failing > 0)
+func (s sender) open(st boltstore.Stats, err error) {
+	s.flag(fileFailing, st.Failing > 0 || errors.Is(err, boltstore.ErrDamaged))
 	s.gauge(fileWriting, st.Writing.Seconds())
 	s.gauge(fileMemory, float64(st.ObjectMemory))
 	s.gauge(fileMemoryMost, float64(st.ObjectMemoryLimit))

@@ -34,7 +34,7 @@ var (
 	fileMoved   = desc("kubewake_file_moved", "1 while the file is not at its path: it was removed or renamed, or another file is there.")
 	fileWritten = desc("kubewake_file_written_bytes_total", "Bytes written to the file, about: the pages of all transactions.")
 	fileFailing = desc("kubewake_commit_failing",
-		"1 while commits fail and are retried, or damage could not be healed.")
+		"1 while commits fail and are retried, or damage to the file has ended them: restart the program.")
 	fileFailed     = desc("kubewake_commit_failures_total", "Tries to commit that failed. Nothing is lost: they are retried.")
 	fileSeconds    = desc("kubewake_commit_duration_seconds", "How long write transactions took, sync included.")
 	fileChanges    = desc("kubewake_commit_changes", "How many changes from the server went into one commit.")

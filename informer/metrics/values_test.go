@@ -90,13 +90,13 @@ func TestUnits(t *testing.T) {
 	state := reflector.StateOf(boltstore.State{ConfirmedAge: &age}, time.Now())
 	got := scrape(t, registry(t, collecting(func(c sender) {
 		c.source(labels{}, given{s.Store, state})
-		c.open(boltstore.Stats{Writing: 2500 * time.Millisecond, ObjectMemory: 3, ObjectMemoryLimit: 4})
+		c.open(boltstore.Stats{Writing: 2500 * time.Millisecond, ObjectMemory: 3, ObjectMemoryLimit: 4}, nil)
 	})))
 	const of = " source=configmaps/v1"
 	expect(t, "units", got, map[string]float64{
 		"source_age_seconds" + of: 1.5, "commit_running_seconds": 2.5, "object_memory_bytes": 3, "object_memory_limit_bytes": 4, "commit_failing": 0,
 		"source_reindexed_total index=one" + of: 1, "source_reindexed_total index=two" + of: 1,
 	})
-	got = scrape(t, registry(t, collecting(func(c sender) { c.open(boltstore.Stats{Failing: 1}) })))
+	got = scrape(t, registry(t, collecting(func(c sender) { c.open(boltstore.Stats{Failing: 1}, nil) })))
 	expect(t, "failing", got, map[string]float64{"commit_running_seconds": 0, "commit_failing": 1})
 }

@@ -22,6 +22,9 @@ func Check(path string, flat func(path []string) bool) (lost bool, err error) {
 	}
 	defer done()
 	seen, err := f.scan(flat, nil)
+	if err == nil && f.meta.marked {
+		err = ErrMarked
+	}
 	return err == nil && f.lost(seen) != nil, err
 }
 

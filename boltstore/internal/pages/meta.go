@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
@@ -22,6 +23,27 @@ const (
 	metaBytes = 64
 )
 
+// mark follows a meta page's fields once a program has met damage in the file. bbolt's next
+// commit to the page removes it.
+const mark = "damaged"
+
+// ErrMarked is the [faults.ErrDamaged] of a file with a mark.
+var ErrMarked = fmt.Errorf("%w: a program has met damage in it", faults.ErrDamaged)
+
+// Mark marks an open bbolt file. Each meta page has the mark, since a commit may be under way.
+func Mark(f *os.File) error {
+	m, err := newestMeta(f)
+	if err != nil {
+		return err // the next program sees that, too
+	}
+	var errs faults.List
+	for i := range int64(2) {
+		_, err := f.WriteAt([]byte(mark), i*int64(m.pageSize)+pageHead+metaBytes)
+		errs.Add(err)
+	}
+	return errs.Err()
+}
+
 // pageSizes are the sizes that bbolt accepts.
 var pageSizes = []uint32{1024, 2048, 4096, 8192, 16384, 32768, 65536}
 
@@ -31,11 +53,13 @@ var pageSizes = []uint32{1024, 2048, 4096, 8192, 16384, 32768, 65536}
 // anything. A page that the disk cannot read counts as broken, and is noted in the result.
 func newestMeta(r io.ReaderAt) (*meta, error) {
 	var unread error
+	marked := false
 	read := func(at int64) *meta {
 		m, err := readMeta(r, at)
 		if err != nil {
 			unread = fmt.Errorf("%w: the disk cannot read a meta page: %w", faults.ErrDamaged, err)
 		}
+		marked = marked || m.marked
 		return m
 	}
 	best := read(0)
@@ -65,7 +89,7 @@ func newestMeta(r io.ReaderAt) (*meta, error) {
 	case best.pages > most/uint64(best.pageSize):
 		return nil, fmt.Errorf("%w: it should have %d pages", faults.ErrDamaged, best.pages)
 	}
-	best.unread = unread
+	best.unread, best.marked = unread, marked
 	return best, nil
 }
 
@@ -100,10 +124,11 @@ type meta struct {
 	pages, txid, sum         uint64
 	body                     []byte
 	unread                   error // why the other meta page, which may be newer, cannot be read
+	marked                   bool  // one of the two is
 }
 
 func readMeta(r io.ReaderAt, at int64) (*meta, error) {
-	b := make([]byte, metaBytes)
+	b := make([]byte, metaBytes+len(mark))
 	n, err := r.ReadAt(b, at+pageHead)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return &meta{}, err
@@ -116,6 +141,7 @@ func readMeta(r io.ReaderAt, at int64) (*meta, error) {
 		magic: o.Uint32(b), version: o.Uint32(b[4:]), pageSize: o.Uint32(b[8:]),
 		root: o.Uint64(b[16:]), freelist: o.Uint64(b[32:]),
 		pages: o.Uint64(b[40:]), txid: o.Uint64(b[48:]), sum: o.Uint64(b[56:]), body: b[:56],
+		marked: string(b[metaBytes:]) == mark,
 	}, nil
 }
 
