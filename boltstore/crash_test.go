@@ -173,6 +173,9 @@ func TestCrashAtEachOperation(t *testing.T) {
 		{name: "verification after an unclean boot", filled: true, with: Options{Durability: DurabilityProcess},
 			mend: withHeader(ofUncleanBoot), run: opened(nil), ops: "create write write write sync rename sync"},
 		{name: "salvage", filled: true, run: func(path string, o Options) error { return salvageAt(path, o) }, ops: "create write write write sync link rename sync"},
+		{name: "salvage, without links", noLinks: true, filled: true,
+			ops: "create write write write sync link create sync rename sync",
+			run: func(path string, o Options) error { return salvageAt(path, o) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			made := t.TempDir()

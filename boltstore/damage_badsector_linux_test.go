@@ -15,7 +15,8 @@ import (
 
 // TestBadSectors: pages of a file can no longer be read, from before it is opened or while it
 // is open. Then the next Open saves the rest, and a list brings back what was on the pages.
-// Nothing that is said has more than one line, or calls it a nil pointer.
+// A copy that is set aside, where there are no links, has holes. Nothing that is said has more
+// than one line, or calls it a nil pointer.
 func TestBadSectors(t *testing.T) {
 	disk := newBadSectors(t)
 	o := Options{Window: time.Nanosecond, ObjectMemory: -1}
@@ -51,11 +52,21 @@ func TestBadSectors(t *testing.T) {
 					nothingIsWritten(t, db, s)
 					killed(t, db)
 				}
-				db = openTest(t, path, o)
+				noLinks := o
+				noLinks.op = func(op, _ string) error {
+					if op == "link" {
+						return syscall.EPERM
+					}
+					return nil
+				}
+				db = openTest(t, path, noLinks)
 				s = claimTest(t, db, Claim{Indexers: indexers})
 				must(t, s.Add(configMap("ns", "after", 501, nil)))
 				if n, got := len(db.AsidePaths()), len(s.List()); n != 1 || got < 300 || db.Err() != nil {
 					t.Fatalf("%d files set aside, %d objects, %v", n, got, db.Err())
+				}
+				if st, err := os.Stat(db.AsidePaths()[0]); err != nil || st.Size() < 100_000 {
+					t.Error("set aside:", st, err)
 				}
 				srv.set(configMap("ns", "after", 501, nil))
 				relist(t, s, "600", RelistOptions{}, srv.list(), 50)

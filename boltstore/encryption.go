@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
@@ -66,7 +67,9 @@ func (db converting) settleKeys() error {
 			return err
 		}
 	case h.Keys != nil:
-		if err := db.rotate(); err != nil {
+		if err := db.rotate(); errors.Is(err, ErrDamaged) {
+			return err
+		} else if err != nil {
 			db.log().Error(err, "The file could not be given a new data key; the next start will try again",
 				"file", db.path)
 		}
@@ -209,3 +212,28 @@ func (db *DB) warnSecrets(src Source) {
 		db.log().Info("Warning: Secrets are kept in a file that is not encrypted; give Options.Keyset (kubewake: --keyset FILE, made by `kubewake keys generate FILE`) to encrypt it", "file", db.path, "source", src.String())
 	})
 }
+
+// rekey replaces the file by a copy with a new data key, or without encryption, as the
+// options ask. Only Open calls it, before any reader or writer. A crash leaves the old or
+// the new file. After an error the old file is still in use, unless the new one is whole.
+func (db converting) rekey() error {
+	to, keys, err := db.newKeys()
+	if err != nil {
+		return err
+	}
+	cp := db.newCopying(db.h.now.Load().f, seals{db.h.seal, to})
+	was, err := db.replacing().rewrite(cp, header{Keys: keys}, db.step)
+	if was == nil {
+		return err
+	}
+	db.h.seal, db.h.keys, db.h.rotate = to, keys, false
+	if cerr := was.Close(); cerr != nil {
+		db.log().Error(cerr, "The file before the conversion was not closed in order", "file", db.path)
+	}
+	return err
+}
+
+// converting is the part of a DB that gives the file another data key.
+type converting struct{ *DB }
+
+func (db *DB) converting() converting { return converting{db} }

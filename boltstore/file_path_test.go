@@ -292,7 +292,7 @@ func TestConvertMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(path, Options{Keyset: sealtest.Keyset(), step: func(name string) error {
-		if name != "make" {
+		if name != "begin" {
 			return nil
 		}
 		return errors.Join(os.Rename(path, path+".away"), os.WriteFile(path, []byte("another's"), 0o600))

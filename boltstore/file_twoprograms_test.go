@@ -57,7 +57,7 @@ func (y *yard) options() Options {
 		}
 		return nil
 	}, step: func(name string) error {
-		if name == "make" && !y.over { // Open gives the file a new data key
+		if name == "begin" && !y.over { // Open gives the file a new data key
 			y.logf("a new data key")
 			y.in = true
 		}

@@ -235,7 +235,7 @@ func (v *verifier) notes(g contentsTx) {
 
 // notes copies the notes.
 func (c *copier) notes(ref pages.Bucket) {
-	sealed := layout.SealNotes(c.with.from, c.id)
+	sealed := layout.SealNotes(c.seals.from, c.id)
 	c.note(c.from.Each(ref, func(k, v []byte, _ *pages.Bucket) {
 		n, err := parseNote(sealed.Open(k, v))
 		if err != nil {

@@ -39,11 +39,9 @@ func Open(path string, o Options) (*DB, error) {
 	if err := db.converting().readKeyset(); err != nil {
 		return nil, err
 	}
-	b, err := db.opening().openFile()
-	if err != nil {
+	if err := db.opening().openFile(); err != nil {
 		return nil, err
 	}
-	db.h.swap(b)
 	if db.opts.ReadOnly {
 		return db, nil
 	}
@@ -53,10 +51,6 @@ func Open(path string, o Options) (*DB, error) {
 	if osfile.FastCommits(filepath.Dir(path)) {
 		db.log().Info("Warning: this ext4 has the feature fast_commit, and may lose commits when the power fails; "+
 			"turn it off (tune2fs -O ^fast_commit)", "file", path)
-	}
-	db.beside.RemoveLeftovers()
-	if err = db.converting().settleKeys(); err != nil {
-		return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
 	}
 	db.h.noteInUse = func(tx *bolt.Tx) error { return errors.Join(db.replacing().putHeader(tx, false), db.noteLost(tx)) }
 	if db.opts.Durability == DurabilityProcess {
@@ -72,32 +66,49 @@ func Open(path string, o Options) (*DB, error) {
 }
 
 // openFile opens db's file. It creates or replaces the file if the options allow it.
-func (db opening) openFile() (*boltFile, error) {
+func (db opening) openFile() error {
 	if err := db.checkPath(); err != nil {
-		return nil, db.explain(err)
+		return db.explain(err)
 	}
 	for attempt := 0; ; attempt++ {
 		b, err := db.tryOpen()
+		if err == nil {
+			err = db.settle(b)
+		}
 		switch {
 		case err == nil:
-			return b, nil
+			return nil
 		case errors.Is(err, errReplaced) && attempt < 4:
 		case errors.Is(err, fs.ErrNotExist) && !db.opts.ReadOnly && attempt < 4:
 			if err := db.create(); err != nil {
-				return nil, db.explain(err)
+				return db.explain(err)
 			}
 		case db.opts.ReadOnly, attempt > 1,
 			errors.Is(err, errNoFile),
 			errors.Is(err, ErrForeign) && !db.opts.ReplaceForeign:
-			return nil, db.explain(err)
+			return db.explain(err)
 		case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign), errors.Is(err, ErrNewerFormat):
 			if err := db.replace(err); err != nil && !errors.Is(err, errReplaced) && !errors.Is(err, ErrMoved) {
-				return nil, err
+				return err
 			}
 		default:
-			return nil, db.explain(err)
+			return db.explain(err)
 		}
 	}
+}
+
+// settle gives the file that was opened the data key that it should have.
+func (db opening) settle(b *boltFile) error {
+	db.h.swap(b)
+	if db.opts.ReadOnly {
+		return nil
+	}
+	db.beside.RemoveLeftovers()
+	err := db.converting().settleKeys()
+	if err != nil {
+		err = faults.Join(err, db.h.swap(nil).Close())
+	}
+	return err
 }
 
 func (db opening) tryOpen() (*boltFile, error) {
@@ -303,11 +314,13 @@ func (db replacing) makeFile(path string, h header, fill func(*bolt.DB) error) (
 			err = faults.Join(err, db.files.Remove(name))
 		}
 	}()
-	b, err := bolt.Open(name, 0o600, &bolt.Options{Timeout: time.Second, NoSync: true, FreelistType: bolt.FreelistMapType})
+	o := boltOptions(db.opts)
+	o.Timeout, o.NoSync, o.MaxSize = time.Second, true, 0 // synced once, at the end
+	b, err := bolt.Open(name, 0o600, o)
 	if err != nil {
 		return name, err
 	}
-	b.AllocSize = db.opts.allocSize()
+	b.AllocSize = min(64<<10, db.opts.allocSize()) // little more than the file needs
 	err = db.files.Write(b, func(tx *bolt.Tx) error {
 		if _, err := layout.Create(tx, layout.BucketSources); err != nil {
 			return err

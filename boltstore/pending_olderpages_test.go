@@ -39,7 +39,7 @@ func TestHandlersOfOlderPages(t *testing.T) {
 		"decrypted, and then the process ends": {o: Options{Keyset: sealtest.Keyset()}, before: func(t *testing.T, path string, o Options) {
 			o.decrypt = true
 			o.step = func(step string) error {
-				if step == "done" {
+				if step == "renamed" {
 					return ended
 				}
 				return nil

@@ -18,18 +18,24 @@ import (
 // copier copies one source into a new file, in transactions of a few MiB.
 type copier struct {
 	*copying
-	path   [][]byte // of the sources, in both files
 	id     string
 	was, m *sourceMeta
 	todo   []func(src sourceTx, a *applier) error
 	size   int
 	errs   faults.List
 	roots  map[uint64]bool // of the buckets that were copied
+	at     *bolt.Bucket    // the one at atPath, in the transaction under way
+	atPath [][]byte
 }
 
 // copy copies the source whose bucket is ref. It returns the damage that it met; then the
 // copy is degraded.
 func (c *copier) copy(ref pages.Bucket) error {
+	if c.whole {
+		c.bucket(nil, ref)
+		c.flush()
+		return c.errs.Err()
+	}
 	subs := map[string]pages.Bucket{}
 	var meta []byte
 	c.note(c.from.Each(ref, func(k, v []byte, sub *pages.Bucket) {
@@ -41,7 +47,7 @@ func (c *copier) copy(ref pages.Bucket) error {
 			c.unknown(k)
 		}
 	}))
-	src := sourceIn(nil, c.id, c.with.from)
+	src := sourceIn(nil, c.id, c.seals.from)
 	var err error
 	if c.was, err = src.openMeta(meta); err != nil {
 		c.note(fmt.Errorf("%w: the description of the source cannot be read", ErrDamaged))
@@ -53,7 +59,7 @@ func (c *copier) copy(ref pages.Bucket) error {
 	c.m.JournalBytes, c.m.Degraded = 0, c.was.Degraded
 	c.m.Noted = noted{Nameless: c.was.Noted.Nameless, Why: c.was.Noted.Why}
 	if items, ok := subs[string(layout.BucketItems)]; ok {
-		sealed := layout.SealItems(c.with.from, c.id)
+		sealed := layout.SealItems(c.seals.from, c.id)
 		c.note(c.from.Each(items, func(k, v []byte, _ *pages.Bucket) {
 			c.record(layout.Raw{Key: k, Stored: v, In: sealed})
 		}))
@@ -123,22 +129,6 @@ func (c *copier) unknown(name []byte) {
 	c.note(fmt.Errorf("%w: this program does not know the part %q", ErrDamaged, name))
 }
 
-// write runs a transaction in the new file. Once the new file has failed, it only
-// returns that error.
-func (c *copying) write(fn func(tx *bolt.Tx) error) error {
-	if c.res.stopped == nil {
-		c.res.stopped = c.step("copy")
-	}
-	if c.res.stopped != nil {
-		return c.res.stopped
-	}
-	err := c.to.Update(fn)
-	if !refused(err) {
-		c.res.stopped = err
-	}
-	return err
-}
-
 // refused says whether bbolt refuses a key or a bucket. Then the source is damaged, and
 // the new file is not.
 func refused(err error) bool {
@@ -149,14 +139,11 @@ func refused(err error) bool {
 
 // target makes the source's bucket in the new file.
 func (c *copier) target(tx *bolt.Tx) (sourceTx, error) {
-	b, err := layout.Create(tx, c.path[0])
-	for _, sub := range append(c.path[1:len(c.path):len(c.path)], []byte(c.id)) {
-		if err != nil {
-			break
-		}
-		b, err = layout.Create(b, sub)
+	b, err := layout.Create(tx, layout.BucketSources)
+	if err == nil {
+		b, err = layout.Create(b, []byte(c.id))
 	}
-	return sourceIn(b, c.id, c.with.to), err
+	return sourceIn(b, c.id, c.seals.to), err
 }
 
 func (c *copier) record(rw layout.Raw) {
@@ -184,40 +171,63 @@ func (c *copier) bucket(path [][]byte, ref pages.Bucket) {
 		c.roots = map[uint64]bool{}
 	}
 	c.roots[ref.Root] = true
+	c.do(0, func(src sourceTx, _ *applier) error { // it may be empty
+		b, err := c.into(src, path)
+		if err == nil && len(path) > 0 {
+			err = b.SetSequence(ref.Seq)
+		}
+		return err
+	})
 	c.note(c.from.Each(ref, func(k, v []byte, sub *pages.Bucket) {
 		if sub != nil {
 			c.bucket(append(path[:len(path):len(path)], k), *sub)
 			return
 		}
 		put := func(to *bolt.Bucket) error { return to.Put(k, v) }
-		if c.with.from != c.with.to {
-			put = c.resealed(path, k, v)
+		if !c.whole {
+			if put = c.resealed(path, k, v); put == nil {
+				return
+			}
 		}
 		c.do(len(k)+len(v), func(src sourceTx, _ *applier) error {
-			to := src.Root
-			for _, name := range path {
-				var err error
-				if to, err = to.CreateBucketIfNotExists(name); err != nil {
-					return err
-				}
+			to, err := c.into(src, path)
+			if err != nil {
+				return err
 			}
 			return put(to)
 		})
 	}))
 }
 
-// resealed opens a value of a box, and returns a function that stores it in the new file. A
-// damaged value is stored, too, so that its reader finds it damaged.
+// into returns the bucket at the path, and makes it.
+func (c *copier) into(src sourceTx, path [][]byte) (b *bolt.Bucket, err error) {
+	if c.at != nil && len(path) == len(c.atPath) && (len(path) == 0 || &path[0] == &c.atPath[0]) {
+		return c.at, nil
+	}
+	b = src.Root
+	for _, name := range path {
+		if b, err = b.CreateBucketIfNotExists(name); err != nil {
+			return nil, err
+		}
+	}
+	b.FillPercent = compactFill
+	c.at, c.atPath = b, path
+	return b, nil
+}
+
+// resealed opens a value of a box, and returns a function that stores it in the new file, nil
+// if the value is damaged. The set's digest shows that it is missing.
 func (c *copier) resealed(path [][]byte, k, v []byte) func(*bolt.Bucket) error {
 	sub := ""
 	if len(path) > 1 {
 		sub = string(path[1])
 	}
-	from := layout.SealBox(c.with.from, c.id, string(path[0]), sub)
-	to := layout.SealBox(c.with.to, c.id, string(path[0]), sub)
+	from := layout.SealBox(c.seals.from, c.id, string(path[0]), sub)
+	to := layout.SealBox(c.seals.to, c.id, string(path[0]), sub)
 	plain := from.Open(k, v)
 	if _, err := format.CheckSum(plain); err != nil {
 		c.note(fmt.Errorf("%s: %w", path[0], err))
+		return nil
 	}
 	return func(b *bolt.Bucket) error {
 		to.Bucket = b
@@ -227,7 +237,7 @@ func (c *copier) resealed(path [][]byte, k, v []byte) func(*bolt.Bucket) error {
 
 func (c *copier) do(size int, fn func(src sourceTx, a *applier) error) {
 	c.todo, c.size = append(c.todo, fn), c.size+size
-	if c.size >= 4<<20 {
+	if c.size >= c.limit {
 		c.flush()
 	}
 }
@@ -241,12 +251,16 @@ func (c *copier) flush() {
 		if err != nil {
 			return err
 		}
-		m = c.m.clone()
-		a := &applier{m: m}
-		if m.Contents != contentsNone {
+		a := &applier{}
+		if c.at = nil; c.m != nil {
+			m = c.m.clone()
+			a.m = m
+		}
+		if m != nil && m.Contents != contentsNone {
 			if a.in, err = src.createContents(); err != nil {
 				return err
 			}
+			a.in.Items.Bucket.FillPercent = compactFill
 		}
 		for _, fn := range c.todo {
 			if err := fn(src, a); refused(err) {
@@ -257,6 +271,7 @@ func (c *copier) flush() {
 		}
 		return nil
 	})
+	c.done += int64(c.size)
 	c.todo, c.size = nil, 0
 	if err == nil {
 		c.m = m
@@ -282,4 +297,17 @@ func (c *copier) blocks(journal pages.Bucket, fn func(k, v []byte)) error {
 		}))
 	}))
 	return errs.Err()
+}
+
+// compare returns ErrDamaged if the copy lacks something that meta counts.
+func (c *copier) compare() error {
+	if c.m.Items != c.was.Items || c.m.Bytes != c.was.Bytes {
+		return fmt.Errorf("%w: the records are not those last committed", ErrDamaged)
+	}
+	for name, im := range c.was.Indices {
+		if c.m.Indices[name].Digest != im.Digest {
+			return fmt.Errorf("%w: index %s is not the one last committed", ErrDamaged, name)
+		}
+	}
+	return nil
 }

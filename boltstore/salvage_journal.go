@@ -85,11 +85,11 @@ func (c *copier) unbroken(blocks []span) (from uint64) {
 
 // reseal returns the block v at the key k as the new file stores it.
 func (c *copier) reseal(to sourceTx, k, v []byte) ([]byte, error) {
-	if c.with.from == c.with.to {
+	if c.seals.from == c.seals.to {
 		return v, nil
 	}
 	seq := binary.BigEndian.Uint64(k)
-	b, err := sourceIn(nil, c.id, c.with.from).OpenBlock(seq, v)
+	b, err := sourceIn(nil, c.id, c.seals.from).OpenBlock(seq, v)
 	if err != nil {
 		return nil, err
 	}

@@ -66,37 +66,35 @@ func (f *Files) SetAside(path string, is os.FileInfo) (string, error) {
 	if st, err := src.Stat(); err != nil || !os.SameFile(st, is) {
 		return "", errors.Join(ErrReplaced, err)
 	}
-	name, _, err := f.Copy(src)
-	return name, err
+	return f.copy(src)
 }
 
-// Copy sets a copy of a file aside, which stays in use. The copy has holes where the disk
-// cannot read the file; unread says where, and is nil if there are none.
-func (f *Files) Copy(from *os.File) (name string, unread, err error) {
+// copy makes a copy to set aside. It has holes where the disk cannot read the file.
+func (f *Files) copy(from *os.File) (name string, err error) {
 	name = f.AsideName()
 	st, err := from.Stat()
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
-	if unread, err = f.copyTo(from, st.Size(), name); err != nil {
+	if err = f.copyTo(from, st.Size(), name); err != nil {
 		if rerr := f.Remove(name); !errors.Is(rerr, os.ErrNotExist) { // it was not even made
 			err = faults.Join(err, rerr)
 		}
-		return "", nil, err
+		return "", err
 	}
 	f.TryLike(name, st)
-	return name, unread, nil
+	return name, nil
 }
 
-func (f *Files) copyTo(src io.ReaderAt, size int64, to string) (unread, err error) {
+func (f *Files) copyTo(src io.ReaderAt, size int64, to string) error {
 	if err := f.Op("create", to); err != nil {
-		return nil, err
+		return err
 	}
 	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	unread, err = copyParts(dst, src, size)
+	err = copyParts(dst, src, size)
 	if err == nil {
 		err = dst.Truncate(size) // a hole may be at its end
 	}
@@ -106,32 +104,30 @@ func (f *Files) copyTo(src io.ReaderAt, size int64, to string) (unread, err erro
 	if err == nil {
 		err = dst.Sync()
 	}
-	return unread, faults.Join(err, dst.Close())
+	return faults.Join(err, dst.Close())
 }
 
 // copyParts copies what can be read of size bytes.
-func copyParts(dst io.WriterAt, src io.ReaderAt, size int64) (unread, err error) {
+func copyParts(dst io.WriterAt, src io.ReaderAt, size int64) error {
 	const large, small = 1 << 20, 4 << 10 // small is a sector of most disks
-	var holes faults.List
 	b := make([]byte, min(large, size))
 	for at, step := int64(0), int64(large); at < size; {
-		n, err := src.ReadAt(b[:min(step, size-at)], at)
-		switch whole := int64(n) == min(step, size-at); {
-		case !whole && step == large:
+		n, _ := src.ReadAt(b[:min(step, size-at)], at)
+		whole := int64(n) == min(step, size-at)
+		if !whole && step == large {
 			step = small
 			continue
-		case !whole:
-			holes.Add(fmt.Errorf("the disk cannot read %d bytes at %d: %w", min(step, size-at), at, err))
-		default:
+		}
+		if whole {
 			if _, err := dst.WriteAt(b[:n], at); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		if at += step; at%large == 0 {
 			step = large
 		}
 	}
-	return holes.Err(), nil
+	return nil
 }
 
 // TryLike gives the file called name the mode and owner of from. It only logs a failure,
