@@ -44,10 +44,8 @@ type DB struct {
 
 	plainSecrets, unversioned, newerServer, fullOfHistory sync.Once // logged once
 
-	// repairs counts how often a whole source was read again, which ends its damage.
-	repairs atomic.Uint64
-	at      pathWatch
-	judged  judged // the file that Open looked at last
+	at     pathWatch
+	judged judged // the file that Open looked at last
 
 	relisting chan struct{} // one element for each relist under way, at most maxRelists
 

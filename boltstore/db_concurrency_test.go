@@ -104,33 +104,3 @@ func TestConversionBehindLink(t *testing.T) {
 		t.Error(ok, err)
 	}
 }
-
-// TestReadFromBeforeTheHealing: a read that began before a list replaced the damaged
-// part, and that ends after it, does not cause another list.
-func TestReadFromBeforeTheHealing(t *testing.T) {
-	db := openTest(t, testPath(t), Options{})
-	s := claimTest(t, db, Claim{})
-	objs := []runtime.Object{at(1, "a")}
-	relist(t, s, "1", RelistOptions{}, objs, 10)
-	read := func(during func()) {
-		err := s.view(func(*sourceMeta, sourceTx) error {
-			during()
-			return ErrDamaged
-		})
-		if !errors.Is(s.note(err), ErrDamaged) {
-			t.Fatal(err)
-		}
-	}
-	read(func() {})
-	if s.Err() == nil {
-		t.Fatal("damage was not noted")
-	}
-	read(func() { relist(t, s, "2", RelistOptions{}, objs, 10) })
-	if err := s.Err(); err != nil {
-		t.Errorf("after the list: %v", err)
-	}
-	read(func() {})
-	if s.Err() == nil {
-		t.Error("new damage was not noted")
-	}
-}

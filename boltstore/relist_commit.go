@@ -189,7 +189,6 @@ func (r *Relist) Abort() { r.done = true }
 // forgetDamage is for records that are all new: from the server, mended or none.
 func (s *Store) forgetDamage() {
 	s.mu.Lock()
-	s.db.repairs.Add(1)
 	if s.broken != nil {
 		s.broken, s.brokenCh = nil, make(chan struct{})
 	}

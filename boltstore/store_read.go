@@ -39,14 +39,11 @@ func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g contentsTx) error) e
 // view runs fn on the source's buckets and the meta of the same commit. fn must not change
 // the meta: other reads get it, too.
 func (s *Store) view(fn func(m *sourceMeta, src sourceTx) error) error {
-	id, repairs := 0, s.db.repairs.Load()
+	id := 0
 	err := s.db.h.view(func(tx *bolt.Tx) error {
 		id = tx.ID()
 		return s.in(tx, fn)
 	})
-	if errors.Is(err, ErrDamaged) {
-		err = &damageMet{err, repairs}
-	}
 	if s.inMemory() != nil {
 		s.db.h.settled(id) // a later read of memory must not see an earlier commit
 	}

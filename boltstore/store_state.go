@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"errors"
 	"maps"
 	"time"
 )
@@ -106,22 +105,10 @@ func (s *Store) newestMeta() *sourceMeta {
 	return m
 }
 
-// damageMet is the damage that a read has met. repairs is that of the DB when the read
-// began: a list may have replaced the damaged records since.
-type damageMet struct {
-	error
-	repairs uint64
-}
-
-func (d *damageMet) Unwrap() error { return d.error }
-
-// damaged notes that something in the file cannot be served.
+// damaged notes that something in the file cannot be served. If a list has replaced it since
+// it was read, there will be another list.
 func (s *Store) damaged(err error) {
 	s.mu.Lock()
-	if d, ok := errors.AsType[*damageMet](err); ok && d.repairs != s.db.repairs.Load() {
-		s.mu.Unlock()
-		return // the next read meets damage that is still there
-	}
 	first, own := s.broken == nil, s.meta != nil && !s.viewed && !s.expectant && s.producer == nil && !s.meta.everListed()
 	s.broken = err
 	if first {
