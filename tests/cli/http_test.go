@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -22,6 +23,8 @@ import (
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/tests/apiserver"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 )
@@ -107,6 +110,55 @@ func TestServes(t *testing.T) {
 		if !strings.HasPrefix(r.UserAgent, "kubewake/") {
 			t.Errorf("%s %s was sent by %q", r.Verb, r.Path, r.UserAgent)
 		}
+	}
+}
+
+// TestDamagedMirror: a mirror that meets damage in its open file ends with an error. Once it is
+// started again, what can be read is saved, and the rest is listed.
+func TestDamagedMirror(t *testing.T) {
+	sim := kubesim.New(kubesim.Options{Resources: resources()})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	if err := fill(sim); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	db := filepath.Join(dir, "f.db")
+	for life := range 2 {
+		addr := apiserver.FreeAddress(t)
+		cmd := exec.Command(kubewake, "mirror", "pods", "-A", "--db", db, "--server", sim.URL(), "--http", addr)
+		cmd.Env = append(os.Environ(), "HOME="+dir)
+		var log buffer
+		cmd.Stderr = &log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		await(t, "http://"+addr+"/readyz", 200, "ok", &log)
+		if life == 0 {
+			b, err := os.ReadFile(db)
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(b[2*os.Getpagesize():], bytes.Repeat([]byte("no page of bbolt's, by any means"), len(b)))
+			if err := os.WriteFile(db, b, 0); err != nil {
+				t.Fatal(err)
+			}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "another"}}
+			if err := sim.Create(pod); err != nil { // it has to store that
+				t.Fatal(err)
+			}
+		} else if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); (err == nil) != (life == 1) || life == 0 && !strings.Contains(log.String(), "start the program again") {
+			t.Fatalf("life %d: %v\n%s", life, err, log.String())
+		}
+	}
+	if aside, err := filepath.Glob(db + ".corrupt-*"); len(aside) != 1 {
+		t.Errorf("set aside: %q %v", aside, err)
 	}
 }
 
