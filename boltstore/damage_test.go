@@ -11,7 +11,6 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 )
@@ -147,25 +146,6 @@ func TestMarkedFile(t *testing.T) {
 				t.Error("set aside again:", all)
 			}
 		})
-	}
-}
-
-// TestClaimMeetsDamage: a claim that meets damage fails. The next Open saves the objects.
-func TestClaimMeetsDamage(t *testing.T) {
-	path := testPath(t)
-	srv := stored(t, path, 300, 150, Options{})
-	db := openTest(t, path, Options{Window: time.Nanosecond})
-	page := rootPage(t, db, func(_ *sourceMeta, src sourceTx) *bolt.Bucket { return src.Journal().Bucket })
-	ruin(t, path, page)
-	if _, err := db.Claim(Claim{Source: configMaps, Example: &corev1.ConfigMap{}}); !errors.Is(err, ErrDamaged) {
-		t.Fatal(err)
-	}
-	killed(t, db)
-	db = openTest(t, path, Options{Window: time.Nanosecond})
-	s := claimTest(t, db, Claim{Indexers: indexers})
-	sameObjects(t, "after", srv.anys(), s.List())
-	if st := s.State(); !st.Synced || st.Degraded == "" || s.Err() == nil || len(db.AsidePaths()) != 1 {
-		t.Errorf("%+v, %v, %q", st, s.Err(), db.AsidePaths())
 	}
 }
 
