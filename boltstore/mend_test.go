@@ -21,13 +21,6 @@ func filledByProgram(t *testing.T, path string) (*DB, *Claimed) {
 	return db, s
 }
 
-// abandon closes a file that is damaged.
-func abandon(t *testing.T, db *DB, s *Claimed) {
-	t.Helper()
-	s.Release()
-	must(t, db.Close())
-}
-
 // TestMendKeepsNotes: an index function that failed on an object is called again, even
 // after the source was mended.
 func TestMendKeepsNotes(t *testing.T) {

@@ -111,7 +111,9 @@ func (a *applier) recount(sound func(key string, r *format.Record) error) (lost 
 func (a *applier) recountIndices(want map[string]digest) error {
 	anew := map[string]bool{}
 	for name := range a.m.Indices {
-		want[name] = want[name] // those without entries, too
+		if _, ok := want[name]; !ok {
+			want[name] = digest{} // it may have entries that nothing lists
+		}
 	}
 	for name, d := range want {
 		var is digest

@@ -58,8 +58,9 @@ type RelistOptions struct {
 // While a relist is under way, the source's producer hands over nothing. What a relist that
 // does not end has committed stays, under the old resourceVersion.
 //
-// One goroutine drives it: pages (relist.go, relist_compare.go), commits (relist_commit.go)
-// and what these write (relist_apply.go).
+// It is one type because all of it is the state of one relist, which one goroutine drives:
+// pages (relist.go, relist_compare.go), commits (relist_commit.go) and what these write
+// (relist_apply.go).
 type Relist struct {
 	s      *Claimed
 	o      RelistOptions

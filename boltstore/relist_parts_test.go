@@ -125,7 +125,7 @@ func TestGoneUnderAnEarlierTransform(t *testing.T) {
 	r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}, Transform: func(o runtime.Object) (runtime.Object, error) {
 		c := o.DeepCopyObject()
 		_, _ = strip(c)
-		return c.(runtime.Object), nil
+		return c, nil
 	}})
 	must(t, err)
 	for k, o := range srv {

@@ -30,7 +30,7 @@ func TestHandlerBesideACutOffList(t *testing.T) {
 		return strings.Contains(r.URL.Path, "configmaps") && r.URL.Query().Get("continue") != "" && r.URL.Query().Get("watch") == ""
 	}, 1000, func(rw http.ResponseWriter, r *http.Request) {
 		refused <- true
-		http.Error(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden"}`, 403)
+		http.Error(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden"}`, http.StatusForbidden)
 	})
 	l := w.live(o).run()
 	<-refused
