@@ -4,14 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // clusterAnswers has what the servers of one config said about their clusters.
 type clusterAnswers struct {
-	turnToAsk
+	questions
 	uids map[string]clusterAnswer // by address
 }
 
@@ -21,28 +20,27 @@ type clusterAnswer struct {
 	none bool   // kube-system is not there
 	ca   string // as in origin
 	conn string // over which it came
-	at   time.Time
+	n    uint64 // number of the question
 }
 
-// clusterUID asks for the UID of the kube-system namespace, with the credentials of req,
-// unless another source has, since then.
-func (t *transport) clusterUID(req *http.Request, since time.Time) (k clusterAnswer, err error) {
+// clusterUID asks for the UID of the kube-system namespace, with the
+// credentials of req.
+func (t *transport) clusterUID(req *http.Request) (k clusterAnswer, err error) {
 	server, _, err := splitPath(req.URL.Path)
 	if err != nil {
 		return k, err
 	}
-	end, err := t.clusters.begin(req.Context())
+	came, n, end, err := t.clusters.begin(req.Context())
 	if err != nil {
 		return k, err
 	}
 	defer end()
 	host := req.URL.Host + server
-	if k, ok := t.clusters.uids[host]; ok && k.at.After(since) {
-		return k, nil
+	if k, ok := t.clusters.uids[host]; ok && k.n > came {
+		return k, nil // another source has asked
 	}
-	at := time.Now()
 	if k, err = t.askClusterUID(req, server); err == nil {
-		k.at = at
+		k.n = n
 		t.clusters.uids[host] = k
 	}
 	return k, err
@@ -55,7 +53,7 @@ func (t *transport) askClusterUID(req *http.Request, server string) (k clusterAn
 		return k, err
 	}
 	k.ca = caOf(resp)
-	k.conn = over.over()
+	k.conn, _ = over.answeredOver()
 	switch {
 	case err != nil:
 		return k, err

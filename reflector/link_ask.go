@@ -1,9 +1,9 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -14,20 +14,22 @@ import (
 // wentBack asks the server again, and says whether it is no longer the same: its version
 // is behind the accepted one, or it may be of another cluster.
 func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
+	_, before := s.cluster.answeredOver()
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
 		return false, err
 	}
-	if s.cluster.server != "" {
-		told, err := s.requests.clusterUID(ctx, time.Now())
+	_, flow := s.cluster.answeredOver()
+	if flow == "" && s.cluster.server != "" { // nothing else shows which cluster it is
+		told, err := s.requests.clusterUID(ctx)
 		if err != nil {
 			return false, err
 		}
-		if uid := s.cluster.is().ClusterUID; uid != "" && told.uid != "" && told.uid != uid {
+		if uid := s.cluster.uid(); uid != "" && told.uid != "" && told.uid != uid {
 			return true, nil
 		}
 	}
-	return versions.Newer(s.newest(), rv), nil
+	return flow != before || versions.Newer(s.newest(), rv), nil
 }
 
 // ask asks for the server's version and for its cluster, once after the link has broken.
@@ -115,10 +117,15 @@ func (s *ListerWatcher) saysNothing(rv string) bool {
 	return rv == s.queue.AcceptedVersion() && !s.store.Moves(rv) && !s.etcds()
 }
 
-// etcds says whether the versions are known to be etcd's. They are if the server has a
-// kube-system, and the group is Kubernetes' own.
+// etcds says whether the versions are known to be etcd's. They are if the server
+// names a flow schema, or has named one, and the group is Kubernetes' own or the
+// server has shown the custom resource's definition.
 func (s *ListerWatcher) etcds() bool {
-	return s.store.State().ClusterUID != "" && !custom(s.store.Source().Group)
+	_, flow := s.cluster.answeredOver()
+	if cmp.Or(flow, s.store.State().FlowSchemaUID) == "" {
+		return false
+	}
+	return !custom(s.store.Source().Group) || definitionOf(s.store.ServedForm()) != ""
 }
 
 // serverVersion asks for the server's current version, and notes which server answers. It

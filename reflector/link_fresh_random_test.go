@@ -154,6 +154,7 @@ func TestFreshAmongFaults(t *testing.T) {
 				f.do(func() {})
 				f.reflect()
 				after(30 * time.Second)
+				f.near()
 				var callers sync.WaitGroup
 				for range 60 {
 					switch n := r.Intn(10); {
@@ -173,6 +174,7 @@ func TestFreshAmongFaults(t *testing.T) {
 					case r.Intn(4) == 0:
 						f.rewind(r)
 					default:
+						f.near()
 					}
 					if r.Intn(3) > 0 {
 						after([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 20 * time.Second}[r.Intn(4)])

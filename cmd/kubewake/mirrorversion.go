@@ -120,14 +120,14 @@ func servedIn(ctx context.Context, client *discovery.DiscoveryClient, gv, resour
 	return nil, nil
 }
 
-// describeAgain asks for a custom resource's names and columns after each relist: a server
-// that changes its definition ends the watch and forgets earlier versions.
-func (m *mirror) describeAgain(ctx context.Context, cfg *rest.Config, src *source, r resource) {
+// describeAgain asks for a custom resource's names and columns once a list has shown that
+// its definition has changed, or the server's release. form is that of the last list.
+func (m *mirror) describeAgain(ctx context.Context, cfg *rest.Config, src *source, r resource, form string) {
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil || scheme.Scheme.Recognizes(r.gvk) {
 		return
 	}
-	var described time.Time
+	store := src.inf.Store()
 	var retry <-chan time.Time
 	for {
 		select {
@@ -136,8 +136,11 @@ func (m *mirror) describeAgain(ctx context.Context, cfg *rest.Config, src *sourc
 		case <-src.confirmed:
 		case <-retry:
 		}
-		st := src.inf.State()
-		if st.LastRelistAt.Equal(described) || st.LastRelist == reflector.ReasonFirst { // just after it was described
+		now := store.ServedForm()
+		if form == "" { // the type was described just before the first list
+			form = now
+		}
+		if now == form {
 			continue
 		}
 		a, err := servedIn(ctx, client, r.gvr.GroupVersion().String(), r.gvr.Resource)
@@ -145,12 +148,12 @@ func (m *mirror) describeAgain(ctx context.Context, cfg *rest.Config, src *sourc
 			retry = time.After(time.Minute)
 			continue
 		}
-		described = st.LastRelistAt
+		form = now
 		if a == nil { // see follow
 			continue
 		}
 		describe(ctx, client.RESTClient(), &r, *a)
-		if err := src.inf.Store().Describe(boltstore.Description{Kind: a.Kind, Names: r.Names, Categories: r.Categories, Columns: r.Columns}); err != nil {
+		if err := store.Describe(boltstore.Description{Kind: a.Kind, Names: r.Names, Categories: r.Categories, Columns: r.Columns}); err != nil {
 			m.logf("%s: its names and columns could not be stored: %s", src.name, oneLine(err))
 		}
 	}
