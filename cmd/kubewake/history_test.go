@@ -71,7 +71,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 // TestHistoryFlows: a history is printed while it is read, since all of it may be many
 // times as large as the file.
 func TestHistoryFlows(t *testing.T) {
-	path, _ := historyFile(t, 40, 100_000)
+	path, _ := historyFile(t, 160, 100_000)
 	for _, output := range []string{"json", ""} {
 		out := &pieces{}
 		code := run(t.Context(), genericiooptions.IOStreams{Out: out, ErrOut: io.Discard}, []string{"history", "cm", "-A", "-o", output, "--db", path})
