@@ -40,7 +40,8 @@ const mostOpen = 1 << 20
 // restart, earlier records mean nothing from then on. open says that more of the list's
 // differences follow; the version is then that of before.
 func (m *sourceMeta) markList(was *sourceMeta, version string, restart, open bool, now int64) {
-	k := listMark{From: was.Seq, Seq: m.Seq, Version: version, Same: version == was.ResourceVersion && was.listed(), Open: open}
+	same := version == was.ResourceVersion && was.listed()
+	k := listMark{From: was.Seq, Seq: m.Seq, Version: version, Same: same, Open: open}
 	if open {
 		k.Bytes = m.JournalBytes - was.JournalBytes
 	}

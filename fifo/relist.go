@@ -246,7 +246,8 @@ func (r *Relist) commit(ctx context.Context, rv string, confirmed time.Time) ([]
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	for {
 		entries, err := r.Relist.Commit(rv, confirmed)
-		if err == nil || errors.Is(err, boltstore.ErrClosed) || errors.Is(err, boltstore.ErrDamaged) || errors.Is(err, boltstore.ErrAbandoned) {
+		over := errors.Is(err, boltstore.ErrClosed) || errors.Is(err, boltstore.ErrDamaged)
+		if err == nil || over || errors.Is(err, boltstore.ErrAbandoned) {
 			return entries, err
 		}
 		q.log.Error(err, "A relist could not be committed, it will be retried", "source", q.store.Source().String())

@@ -11,7 +11,8 @@ import (
 	"github.com/kubewake/kubewake/internal/tuning"
 )
 
-// TestHandlerBesideACutOffList: with ServeOutdated, a handler that is added while a list under another transform is cut off
+// TestHandlerBesideACutOffList: with ServeOutdated, a handler that is added while a list under
+// another transform is cut off
 // is told the objects that readers see.
 func TestHandlerBesideACutOffList(t *testing.T) {
 	w := newWorld(t)

@@ -68,7 +68,8 @@ func (i *indexCmd) run(ctx context.Context, typ string, args []string) error {
 	for _, st := range sources {
 		sayConfirmed(i.streams.ErrOut, st)
 		if st.Unindexed > 0 {
-			fmt.Fprintf(i.streams.ErrOut, "%s: %d values of indices are missing, since index functions failed\n", st.Source, st.Unindexed)
+			fmt.Fprintf(i.streams.ErrOut, "%s: %d values of indices are missing, since index functions failed\n",
+				st.Source, st.Unindexed)
 		}
 		for _, name := range names {
 			if len(args) == 0 && name != cache.NamespaceIndex && !slices.Contains(st.Indices, name) {

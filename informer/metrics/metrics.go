@@ -67,7 +67,8 @@ var (
 	sourceFailed    = desc("kubewake_source_failed_total", "Objects that could not be stored.", "source")
 	sourceDegraded  = desc("kubewake_source_degraded", "1 while an object is missing from the file or damaged there.", "source")
 	sourceUnstored  = desc("kubewake_source_unstored", "Objects that could not be transformed, keyed or encoded as the server showed them.", "source")
-	sourceUnindexed = desc("kubewake_source_unindexed", "Values that objects lack in an index whose function failed.", "source")
+	sourceUnindexed = desc("kubewake_source_unindexed",
+		"Values that objects lack in an index whose function failed.", "source")
 	sourceOutdated  = desc("kubewake_source_outdated", "1 while the objects in the file are not served, with the reason.", "source", "reason")
 	sourceReindexed = desc("kubewake_source_reindexed_total", "Times the objects in the file were indexed again.", "source", "index")
 	sourceInMemory  = desc("kubewake_source_in_memory", "1 while this process reads the objects from memory, 0 while from the file.", "source")
