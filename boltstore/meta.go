@@ -13,6 +13,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/versions"
 )
 
 // formatVersion is the version of the whole file's layout.
@@ -222,6 +223,9 @@ func (m *sourceMeta) state(d *device) State {
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,
 		Names: slices.Clone(m.Names), Categories: slices.Clone(m.Categories), Columns: slices.Clone(m.Columns), // the caller may change them
 		LacksFields: m.lacksFields(),
+	}
+	if versions.Newer(m.NewestPage, m.ResourceVersion) {
+		st.NewestPage = m.NewestPage
 	}
 	if m.Contents != contentsPartial {
 		st.Objects, st.Bytes = m.Items.Count, m.Bytes

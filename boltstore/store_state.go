@@ -23,6 +23,10 @@ type State struct {
 	Timeline        uint64   `json:"timeline"`
 	Synced          bool     `json:"synced"` // it was listed whole once; whether it is current is what Confirmed says
 	ResourceVersion string   `json:"resourceVersion"`
+	// NewestPage is set while objects may be newer than ResourceVersion, up to NewestPage: the
+	// pages of a list have been stored, and the list has not ended or the watch has not come up
+	// with them.
+	NewestPage string `json:"newestPage,omitempty"`
 	// Confirmed is when the server last confirmed the state, by the device's clock at
 	// that time. ConfirmedAge is how long before the State was taken, nil if unknown; see
 	// Options.TrustClock.

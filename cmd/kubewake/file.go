@@ -304,6 +304,10 @@ func (f *dbFile) answering(
 func sayConfirmed(errOut io.Writer, st boltstore.State) {
 	if st.Synced {
 		fmt.Fprintf(errOut, "%s: confirmed by the server %s\n", st.Source, confirmedAgo(st))
+		if st.NewestPage != "" {
+			fmt.Fprintf(errOut, "%s: some objects are of a list that has not ended, and newer: of versions up to %s\n",
+				st.Source, escaped(st.NewestPage))
+		}
 	}
 	sayLacks(errOut, st)
 }

@@ -4,6 +4,7 @@ package load
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -17,8 +18,9 @@ import (
 )
 
 // check compares a file that no program has open with the server's state at the file's
-// versions. It returns these versions.
-func (w *writer) check(t *testing.T, path, keys, what string) (versions [sources]uint64) {
+// versions. It returns these versions, and how new objects may be: newer while a list has not
+// ended.
+func (w *writer) check(t *testing.T, path, keys, what string) (versions, newest [sources]uint64) {
 	t.Helper()
 	began := time.Now()
 	db, err := boltstore.Open(path, boltstore.Options{ReadOnly: true, Keyset: seal.File(keys)})
@@ -45,7 +47,8 @@ func (w *writer) check(t *testing.T, path, keys, what string) (versions [sources
 			continue // killed in the first list
 		}
 		versions[src] = versionOf(st.ResourceVersion)
-		want, err := w.truth[src].at(versions[src])
+		newest[src] = max(versions[src], versionOf(st.NewestPage))
+		want, err := w.truth[src].from(versions[src], newest[src])
 		if err != nil {
 			t.Fatalf("%s: %s: %v", what, st.Source, err)
 		}
@@ -56,47 +59,47 @@ func (w *writer) check(t *testing.T, path, keys, what string) (versions [sources
 		w.same(t, s, want, what+", "+resources[src]+" at "+st.ResourceVersion)
 	}
 	t.Logf("%s: %d and %d, size %s, checked in %v", what, versions[large], versions[small], mb(db.Size()), time.Since(began).Round(time.Millisecond))
-	return versions
+	return versions, newest
 }
 
-// same compares all objects and indices of a source.
-func (w *writer) same(t *testing.T, s *boltstore.Store, want []state, what string) {
+// same compares all objects and indices of a source with the states that each may be in.
+func (w *writer) same(t *testing.T, s *boltstore.Store, want [][]state, what string) {
 	t.Helper()
 	all, err := s.ListErr()
 	if err != nil {
 		t.Fatal(what, err)
 	}
-	there := 0
-	for _, st := range want {
-		if st.live {
-			there++
-		}
-	}
-	if len(all) != there {
-		t.Errorf("%s: %d objects, the server had %d", what, len(all), there)
-	}
+	there := make([]bool, len(want))
 	for _, obj := range all {
-		if err := w.isObject(obj, want); err != nil {
+		slot, err := w.isObject(obj, want)
+		if err != nil {
 			t.Fatalf("%s: %v", what, err)
+		}
+		there[slot] = true
+	}
+	for slot, states := range want {
+		mayLack := slices.ContainsFunc(states, func(st state) bool { return !st.live })
+		if !there[slot] && !mayLack {
+			t.Errorf("%s: slot %d is not there, the server had %+v", what, slot, states)
 		}
 	}
 	filetest.SameIndices(t, indexers(), s, all)
 }
 
-// isObject says whether an object equals the server's.
-func (w *writer) isObject(obj any, want []state) error {
+// isObject says which slot's an object is, and whether it equals the server's.
+func (w *writer) isObject(obj any, want [][]state) (slot int, err error) {
 	slot, _, version, err := identity(obj.(metav1.Object))
 	if err != nil {
-		return err
+		return 0, err
 	}
-	st := want[slot]
-	if !st.live || st.version != version {
-		return fmt.Errorf("slot %d has version %d, the server had %+v", slot, version, st)
+	at := slices.IndexFunc(want[slot], func(st state) bool { return st.live && st.version == version })
+	if at < 0 {
+		return 0, fmt.Errorf("slot %d has version %d, the server had %+v", slot, version, want[slot])
 	}
-	same := w.sizes.object(st.content)
+	same := w.sizes.object(want[slot][at].content)
 	same.SetResourceVersion(strconv.FormatUint(version, 10))
 	if !apiequality.Semantic.DeepEqual(same, obj) {
-		return fmt.Errorf("slot %d at version %d is\n%+v\nthe server had\n%+v", slot, version, obj, same)
+		return 0, fmt.Errorf("slot %d at version %d is\n%+v\nthe server had\n%+v", slot, version, obj, same)
 	}
-	return nil
+	return slot, nil
 }

@@ -310,7 +310,7 @@ func (r *run) busy(o order) bool {
 // checked compares a file with the truth. No version goes back.
 func (r *run) checked(path, what string) {
 	r.t.Helper()
-	versions := r.w.check(r.t, path, r.spec.Keys, what)
+	versions, newest := r.w.check(r.t, path, r.spec.Keys, what)
 	if r.retired != "" {
 		if _, err := boltstore.Open(path, boltstore.Options{ReadOnly: true, Keyset: seal.File(r.retired)}); !errors.Is(err, boltstore.ErrKeyset) {
 			r.t.Fatalf("%s: the keyset from before the rotation opens the file: %v", what, err)
@@ -327,8 +327,8 @@ func (r *run) checked(path, what string) {
 		return
 	}
 	for h, of := range handlers() { // no program goes on
-		if v := r.table.newest(h); v > versions[of.src] {
-			r.t.Fatalf("%s: %s was told version %d, and the file is at %d", what, of.name, v, versions[of.src])
+		if v := r.table.newest(h); v > newest[of.src] {
+			r.t.Fatalf("%s: %s was told version %d, and the file is at %d", what, of.name, v, newest[of.src])
 		}
 	}
 }

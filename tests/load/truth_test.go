@@ -38,9 +38,9 @@ func newTruth(src, slots int) *truth {
 	return t
 }
 
-// at returns the objects at a version, by slot. Versions must not go back from call to
-// call. The result is valid until the next call.
-func (t *truth) at(version uint64) ([]state, error) {
+// from returns, by slot, the states that the objects had from one version to another. The first
+// version must not go back from call to call.
+func (t *truth) from(version, newest uint64) ([][]state, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if version < t.upto {
@@ -52,7 +52,16 @@ func (t *truth) at(version uint64) ([]state, error) {
 	}
 	t.log = append([]state(nil), t.log[n:]...)
 	t.upto = version
-	return t.base, nil
+	states := make([][]state, len(t.base))
+	for slot, s := range t.base {
+		states[slot] = []state{s}
+	}
+	for _, s := range t.log {
+		if s.version <= newest {
+			states[s.slot] = append(states[s.slot], s)
+		}
+	}
+	return states, nil
 }
 
 // last returns the present objects, and the version of the newest change.

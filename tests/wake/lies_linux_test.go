@@ -57,7 +57,7 @@ func TestFastCommit(t *testing.T) {
 	losses := 0
 	p.lossy(n, func() {}, func() {
 		p.disk.restore()
-		if err := p.untold(); err != nil {
+		if _, err := p.untold(); err != nil {
 			t.Log(err)
 			losses++
 		}
