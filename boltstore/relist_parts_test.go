@@ -62,39 +62,54 @@ func TestNamelessOfAnAbortedList(t *testing.T) {
 	}
 }
 
-// TestOpenListInTheJournal: while a relist journals more than the journal may have, and after
-// it was cut off, moments can be read.
+// TestOpenListInTheJournal: while a relist journals more than the journal may have, readers
+// see the objects of before it, all of one version.
 func TestOpenListInTheJournal(t *testing.T) {
-	db := openTest(t, testPath(t), Options{JournalBytes: 1 << 20})
+	db := openTest(t, testPath(t), Options{JournalBytes: 20 << 10, maxCommitBytes: 1})
 	s := claimTest(t, db, Claim{})
 	s.SetTold(1 << 40)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	srv := server{}
-	for i := range 100 {
-		srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+1, map[string]string{"k": random(rnd, 100<<10)}))
+	set := func(version string) {
+		for i := range 100 {
+			o := configMap("ns", fmt.Sprintf("cm%03d", i), 0, map[string]string{"k": random(rnd, 2<<10)})
+			o.ResourceVersion = version
+			srv.set(o)
+		}
 	}
+	set("100")
 	relist(t, s, "100", RelistOptions{}, srv.list(), 20)
-	for k, o := range srv {
-		n := o.DeepCopy()
-		n.ResourceVersion, n.Data = "200", map[string]string{"k": random(rnd, 100<<10)}
-		srv[k] = n
-	}
+	set("200")
 	r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
 	must(t, err)
-	r.NewestPage("300")
+	r.NewestPage("200")
 	all := srv.list()
 	for i := 0; i < 90; i += 10 {
 		must(t, r.Page(all[i:i+10]))
 	}
-	if _, _, err := s.GetAt("ns/cm099"); err != nil {
-		t.Error("get: ", err)
+	if st := s.State(); st.NewestPage != "200" || st.ResourceVersion != "100" || st.JournalBytes < 60<<10 {
+		t.Errorf("at %s, of pages up to %q, with a journal of %d bytes", st.ResourceVersion, st.NewestPage, st.JournalBytes)
 	}
 	at, _, err := s.Moment("")
 	must(t, err)
-	if _, _, _, err := s.PageAt(at, "", nil, 10); err != nil {
-		t.Error("list: ", err)
+	keys, objs, _, err := s.PageAt(at, "", nil, 200)
+	if err != nil || len(keys) != 100 {
+		t.Fatal("list: ", len(keys), err)
 	}
-	r.Abort()
+	one, _, err := s.GetAt("ns/cm000")
+	if err != nil {
+		t.Fatal("get: ", err)
+	}
+	for _, o := range append(objs, one) {
+		if o.(*corev1.ConfigMap).ResourceVersion != "100" {
+			t.Error("an object of the list that goes on")
+		}
+	}
+	_, err = r.Commit("200", time.Now())
+	must(t, err)
+	if st := s.State(); st.NewestPage != "" {
+		t.Error("after the list, pages up to ", st.NewestPage)
+	}
 }
 
 // TestGoneUnderAnEarlierTransform: with ServeOutdated, what a durable handler is told of a
