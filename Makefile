@@ -99,7 +99,7 @@ $(STAMP):
 	@rm -f $(ASSETS)/stamp-* && touch $@
 
 demo: ## see it survive, without a cluster
-	go run -C cmd/kubewake . demo
+	go run -C tests ./examples/demo
 
 bench: assets ## measure against client-go and others: restarts on a real API server, growth, the stream of events; draws docs/pictures
 	cd tests && go run ./bench

@@ -45,7 +45,6 @@ type mirror struct {
 	purge    bool
 	metered  bool
 	audit    time.Duration
-	report   bool
 	serve    bool
 	access   access
 
@@ -54,7 +53,6 @@ type mirror struct {
 	rewanted   chan struct{}          // the config was read again, and asks for something else
 	hangups    <-chan os.Signal       // in place of the process's, for tests
 
-	firstRead float64
 	stats     stats
 	moved     sync.Map            // resource by argument, in another version, if the file's is not served any more
 	out       sync.Mutex          // one line at a time
@@ -114,10 +112,8 @@ Meanwhile the other commands read through a socket beside the file.`,
 	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket through which other commands read the file while this one runs")
 	f.DurationVar(&m.wait, "wait", 0, "wait this long for another process to close the file, such as a replica that is being replaced")
 	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: kind of change, type, namespace/name, UID, resourceVersion")
-	f.BoolVar(&m.report, "report", false, "print what the start cost, once it is over, for the demo")
 	f.BoolVar(&m.serve, "serve", false, "also serve the file as a Kubernetes API, with pass-through to the server; the flags are those of kubewake serve")
 	m.access.addFlags(cmd)
-	_ = f.MarkHidden("report") // fails only for an unknown flag
 	return cmd, m
 }
 
@@ -345,8 +341,6 @@ func (m *mirror) informer(db *boltstore.DB, cfg *rest.Config, r resource, at kep
 	}
 	src.handler = handler
 	m.stats.add(src)
-	src.inf.GetStore().ListKeys()
-	m.firstRead = sinceStart()
 	if st := src.inf.Store().State(); st.Synced {
 		m.logf("%s: %d objects from the file, at %s, confirmed %s", src.name, st.Objects, st.ResourceVersion, confirmedAgo(st))
 	}

@@ -41,7 +41,6 @@ type source struct {
 	quiet   bool            // the log does not have it
 
 	added, modified, deleted atomic.Int64
-	replayed                 atomic.Int64 // when the handler was told the last object of a replay, unix ns
 }
 
 func (s *source) told(what string) {

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -72,31 +70,6 @@ func orNone(rv string) string {
 	return "resourceVersion " + rv
 }
 
-// printReport prints a line of JSON once all types are live and the handlers have been
-// told everything that the server had confirmed by then.
-func (m *mirror) printReport(ctx context.Context) {
-	l := life{FirstRead: m.firstRead}
-	for _, src := range m.stats.all() {
-		for _, done := range []<-chan struct{}{src.live, src.handler.HasSyncedChecker().Done()} {
-			select {
-			case <-ctx.Done():
-				return
-			case <-done:
-			}
-		}
-	}
-	l.Synced = sinceStart()
-	for _, src := range m.stats.all() {
-		l.Replayed = max(l.Replayed, sinceStartAt(time.Unix(0, src.replayed.Load())))
-		l.Added += src.added.Load()
-		l.Updated += src.modified.Load()
-		l.Deleted += src.deleted.Load()
-	}
-	m.out.Lock()
-	defer m.out.Unlock()
-	_ = json.NewEncoder(m.streams.Out).Encode(l) // the reader may have gone
-}
-
 // confirmedAgo says how long ago the server confirmed a source, if the device's clock
 // can tell.
 func confirmedAgo(st boltstore.State) string {
@@ -132,13 +105,8 @@ func (m *mirror) counter(src *source) cache.ResourceEventHandler {
 			m.print(what, src, key, string(o.GetUID()), o.GetResourceVersion())
 		}
 	}
-	return cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, isInInitialList bool) {
-			tell("ADDED", obj)
-			if isInInitialList {
-				src.replayed.Store(time.Now().UnixNano())
-			}
-		},
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { tell("ADDED", obj) },
 		UpdateFunc: func(_, obj any) { tell("MODIFIED", obj) },
 		DeleteFunc: func(obj any) { tell("DELETED", obj) },
 	}

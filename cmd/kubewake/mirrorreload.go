@@ -138,7 +138,7 @@ func (k *keeper) keep() error {
 				continue
 			}
 		}
-		interrupted, err := k.tryToKeep(*w, now == nil)
+		interrupted, err := k.tryToKeep(*w)
 		back := now
 		if n := len(before); back == nil && n > 0 {
 			back = before[n-1]
@@ -165,11 +165,11 @@ func (k *keeper) keep() error {
 }
 
 // tryToKeep is settle, but reading the config again interrupts it.
-func (k *keeper) tryToKeep(w wanted, first bool) (interrupted bool, err error) {
+func (k *keeper) tryToKeep(w wanted) (interrupted bool, err error) {
 	ctx, cancel := context.WithCancel(k.ctx)
 	defer cancel()
 	settled := make(chan error, 1)
-	go func() { settled <- k.settle(ctx, w, first) }()
+	go func() { settled <- k.settle(ctx, w) }()
 	select {
 	case err := <-settled:
 		return false, err
@@ -182,8 +182,8 @@ func (k *keeper) tryToKeep(w wanted, first bool) (interrupted bool, err error) {
 
 // settle stops the sources that are not wanted, and starts those that are. Before it knows
 // all types it changes nothing. If a source cannot be started, those that ran before run
-// again. first says that nothing is kept yet.
-func (k *keeper) settle(ctx context.Context, w wanted, first bool) error {
+// again.
+func (k *keeper) settle(ctx context.Context, w wanted) error {
 	known, order, err := k.types(ctx, w)
 	if err != nil {
 		return err
@@ -206,9 +206,6 @@ func (k *keeper) settle(ctx context.Context, w wanted, first bool) error {
 	k.stats.known.Store(true)
 	k.offer()
 	k.wg.Go(func() { k.progress(k.ctx) })
-	if first && k.report {
-		k.wg.Go(func() { k.printReport(k.ctx) })
-	}
 	return nil
 }
 

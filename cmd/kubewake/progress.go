@@ -86,10 +86,10 @@ func (b *bar) clear() {
 const progressEvery = 100 * time.Millisecond
 
 // progress shows how far the first lists of sources have come, until they have ended. It
-// is not shown together with events or reports.
+// is not shown together with events.
 func (m *mirror) progress(ctx context.Context) {
 	b := newBar(m.streams.ErrOut, "first sync, objects")
-	if b == nil || m.events || m.report || !m.bar.CompareAndSwap(nil, b) {
+	if b == nil || m.events || !m.bar.CompareAndSwap(nil, b) {
 		return
 	}
 	defer m.bar.Store(nil)

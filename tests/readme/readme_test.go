@@ -151,10 +151,10 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(block(t, "make demo"), "make demo") || !strings.Contains(string(b), "go run -C cmd/kubewake . demo") {
+	if !strings.Contains(block(t, "make demo"), "make demo") || !strings.Contains(string(b), "go run -C tests ./examples/demo") {
 		t.Fatal("make demo is not what this test runs")
 	}
-	out, err := exec.Command(build(t, cmdDir, ".", "kubewake"), "demo").CombinedOutput()
+	out, err := exec.Command(build(t, "..", "./examples/demo", "demo")).Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
