@@ -2,6 +2,8 @@ package factory
 
 import (
 	"errors"
+	"path/filepath"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -19,23 +21,38 @@ type File struct {
 	Informers Options
 }
 
-// WakeFile is [Wake] for programs that have one factory for their whole life and use the
-// file for nothing else. It opens the file, which stays open until the process ends,
-// since workers may read while the factory shuts down. Once the factory's Shutdown has
-// returned, the file has all that the next life needs. A second WakeFile of the path in
-// one process fails with boltstore.ErrLocked: to let a test live twice, use Wake.
+// files are those that WakeFile has opened, by path.
+var files = struct {
+	sync.Mutex
+	open map[string]*boltstore.DB
+}{open: map[string]*boltstore.DB{}}
+
+// WakeFile is [Wake] for programs that use the file for nothing else. It opens the file, which
+// stays open until the process ends, since workers may read while the factory shuts down. Once
+// the factory's Shutdown has returned, the file has all that the next life needs.
 //
-// If no type wakes, WakeFile closes the file. As with Wake, f caches the types that the
-// error names in memory.
+// Further calls with the same path, for other factories or after a factory's Shutdown, use the
+// file that is open, with the options of the first call.
+//
+// If no type wakes, WakeFile closes a file that it has opened. As with Wake, f caches the types
+// that the error names in memory.
 func WakeFile(f any, file File, types ...runtime.Object) error {
-	db, err := boltstore.Open(file.Path, file.Options)
+	files.Lock()
+	defer files.Unlock()
+	path, err := filepath.Abs(file.Path)
 	if err != nil {
 		return err
 	}
-	if err = Wake(f, db, file.Informers, types...); err == nil {
-		return nil
+	db := files.open[path]
+	shared := db != nil && !errors.Is(db.AtPath(), boltstore.ErrMoved)
+	if !shared {
+		if db, err = boltstore.Open(path, file.Options); err != nil {
+			return err
+		}
 	}
-	if len(claimants.Of(db)) > 0 {
+	err = Wake(f, db, file.Informers, types...)
+	if err == nil || shared || len(claimants.Of(db)) > 0 {
+		files.open[path] = db
 		return err
 	}
 	return errors.Join(err, db.Close())

@@ -3,6 +3,7 @@ package factory_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,6 +49,47 @@ func TestWakeFile(t *testing.T) {
 	}
 	if st := inf.Store().State(); st.Told != st.Seq || st.Objects != 2 {
 		t.Errorf("in the file: %+v", st)
+	}
+}
+
+// TestWakeFileAgain: two factories of a process share a file, and a program that is run twice in
+// a process, as by tests, wakes the second time. So it does if its folder was removed meanwhile.
+func TestWakeFileAgain(t *testing.T) {
+	sim := simulator(t, pod("web", "a"), pod("web", "b"))
+	dir := filepath.Join(t.TempDir(), "files")
+	run := func() (woken, synced int) {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "test.db")
+		f := informers.NewSharedInformerFactory(client(sim), 0)
+		other := informers.NewSharedInformerFactoryWithOptions(client(sim), 0, informers.WithNamespace("web"))
+		for _, f := range []informers.SharedInformerFactory{f, other} {
+			if err := factory.WakeFile(f, factory.File{Path: path}, &corev1.Pod{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		for _, f := range []informers.SharedInformerFactory{f, other} {
+			woken += len(f.Core().V1().Pods().Informer().GetStore().List())
+			f.StartWithContext(ctx)
+			f.WaitForCacheSync(ctx.Done())
+			synced += len(f.Core().V1().Pods().Informer().GetStore().List())
+		}
+		stop()
+		f.Shutdown()
+		other.Shutdown()
+		return woken, synced
+	}
+	for life, want := range [][2]int{{0, 4}, {4, 4}, {0, 4}} {
+		if life == 2 {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if woken, synced := run(); woken != want[0] || synced != want[1] {
+			t.Errorf("life %d: %d objects in the file, then %d; want %v", life, woken, synced, want)
+		}
 	}
 }
 

@@ -93,6 +93,7 @@ const wakes = `package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
