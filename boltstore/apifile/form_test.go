@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/filetest"
@@ -70,39 +69,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestYAML: a list in YAML, which is sent as it is read, says the same as in JSON.
-func TestYAML(t *testing.T) {
-	db := filetest.Open(t, boltstore.Options{})
-	odd := configMap("a", "odd", 1)
-	odd.Data = map[string]string{"text": "one\n\n  two\n", "long": strings.Repeat("word ", 60), "blank": "\n \n", "yes": "no", "quote": "'\"\\ \t\u2028", "empty": ""}
-	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", odd, configMap("b", "x", 2))
-	h := New(db, Options{})
-	for _, path := range []string{"/api/v1/configmaps", "/api/v1/namespaces/c/configmaps",
-		"/api/v1/namespaces/a/configmaps/odd", "/api/v1/namespaces/a/configmaps/none"} {
-		for _, as := range []string{"", ";as=Table;v=v1;g=meta.k8s.io"} {
-			a := ask(t, h, http.MethodGet, path, "Accept", "application/yaml"+as)
-			if a.header.Get("Content-Type") != "application/yaml" {
-				t.Errorf("%s: %s", path, a.header.Get("Content-Type"))
-			}
-			got, err := yaml.YAMLToJSON([]byte(a.body))
-			if err != nil {
-				t.Fatalf("%s: %v: %s", path, err, a.body)
-			}
-			want := ask(t, h, http.MethodGet, path, "Accept", "application/json"+as)
-			sorted, err := json.Marshal(want.object.Object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(got) != string(sorted) {
-				t.Errorf("%s%s: %s, want %s", path, as, got, sorted)
-			}
-		}
-	}
-	if a := ask(t, h, http.MethodGet, "/api/v1/configmaps?watch=true", "Accept", "application/yaml"); a.code != http.StatusNotAcceptable {
-		t.Errorf("a watch: %d", a.code)
-	}
-}
-
 // TestMetadataOnly: a source of metadata is served as that, and in tables. It is found,
 // but has no whole objects, and none of the fields that these have.
 func TestMetadataOnly(t *testing.T) {
@@ -126,7 +92,7 @@ func TestMetadataOnly(t *testing.T) {
 	if got := strings.Join(cells(t, ask(t, h, http.MethodGet, path, "Accept", asTable)), "|"); got != "x 1970-01-01T00:00:00Z" {
 		t.Error(got)
 	}
-	for _, accept := range []string{"", "application/json", "application/vnd.kubernetes.protobuf", "application/yaml", "*/*"} {
+	for _, accept := range []string{"", "application/json", "application/vnd.kubernetes.protobuf", "*/*"} {
 		for _, path := range []string{path, one, path + "?watch=true"} {
 			if a := ask(t, h, http.MethodGet, path, "Accept", accept); a.code != http.StatusNotAcceptable {
 				t.Errorf("%s as %q: %d %s", path, accept, a.code, a.body)

@@ -37,8 +37,6 @@ func FuzzAPI(f *testing.F) {
 	f.Add("GET", "/api/v1/namespaces/a/secrets/s", "", "application/vnd.kubernetes.protobuf,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 	f.Add("GET", list, "includeObject=Object&limit=1", asTable)
 	f.Add("GET", list, "includeObject=None&watch=true&resourceVersion=10", asTable)
-	f.Add("GET", list, "", "application/yaml;as=Table;g=meta.k8s.io;v=v1")
-	f.Add("GET", "/api/v1/namespaces/b/configmaps/z", "", "application/yaml")
 	f.Add("GET", "/apis", "", mediaDiscovery)
 	f.Add("GET", "/apis//v1/x", "", "*/*;q=;")
 	f.Add("POST", "/api/v1/namespaces/a/configmaps", "fieldManager=x", "")

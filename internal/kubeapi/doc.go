@@ -30,5 +30,5 @@
 //   - list, stream, room: lists, how they are sent, and the memory for them. fields: field
 //     selectors.
 //   - watch: the events and bookmarks of a watch.
-//   - encoding, yaml, table: the forms of answers. discovery, aggregated, shortnames: types.
+//   - encoding, table: the forms of answers. discovery, aggregated, shortnames: types.
 package kubeapi

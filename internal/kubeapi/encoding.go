@@ -5,47 +5,23 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"maps"
-	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // encoding is a representation a client can ask for. The zero value is JSON.
 type encoding struct {
-	proto, yaml bool
-	partial     bool // PartialObjectMetadata
-	table       *table
-	beta        bool // of these two, in version v1beta1
-	pretty      bool // JSON with lines and indentation; it is not in a watch
-}
-
-// indented is JSON with lines and indentation. All lines but the first begin with prefix.
-func indented(data []byte, prefix string) []byte {
-	var out bytes.Buffer
-	if err := json.Indent(&out, data, prefix, "  "); err != nil {
-		return data // it was just encoded, so this does not happen
-	}
-	return out.Bytes()
-}
-
-// metaOf is a kind of the group meta.k8s.io, in the version that was asked for.
-func (enc encoding) metaOf(kind string) schema.GroupVersionKind {
-	if enc.beta {
-		return metav1beta1.SchemeGroupVersion.WithKind(kind)
-	}
-	return metav1.SchemeGroupVersion.WithKind(kind)
+	proto   bool
+	partial bool // PartialObjectMetadata
+	table   *table
 }
 
 func (enc encoding) media() string {
-	switch {
-	case enc.proto:
+	if enc.proto {
 		return MediaProto
-	case enc.yaml:
-		return MediaYAML
 	}
 	return MediaJSON
 }
@@ -53,19 +29,16 @@ func (enc encoding) media() string {
 // object returns o as the body of an answer or the object of a watch event.
 func (t *Type) object(o *Object, enc encoding) ([]byte, error) {
 	switch {
-	case enc.yaml:
-		enc.yaml = false
-		return yamlOf(t.object(o, enc))
 	case enc.table != nil:
 		return t.tableOf(o, enc, false)
 	case enc.proto && enc.partial:
 		raw, err := t.metaProtoOf(o)
-		return envelope(enc.metaOf(metaKind.Kind), raw), err
+		return envelope(metaKind, raw), err
 	case enc.proto:
 		raw, err := t.Raw(o)
 		return envelope(t.GroupVersionKind, raw), err
 	case enc.partial:
-		return t.metaJSONOf(o, enc)
+		return t.metaJSONOf(o)
 	default:
 		return t.JSON(o)
 	}
@@ -75,17 +48,6 @@ func (t *Type) object(o *Object, enc encoding) ([]byte, error) {
 // head and then tail.
 func (t *Type) item(o *Object, enc encoding) (head, tail []byte, err error) {
 	switch {
-	case enc.pretty:
-		enc.pretty = false
-		if head, tail, err = t.item(o, enc); err != nil {
-			return nil, nil, err
-		}
-		return nil, indented(slices.Concat(head, tail), "    "), nil
-	case enc.yaml:
-		enc.yaml = false
-		head, tail, err = t.item(o, enc)
-		tail, err = yamlItem(slices.Concat(head, tail), err)
-		return nil, tail, err
 	case enc.table != nil:
 		tail, err = t.row(o, enc, false)
 		return nil, tail, err
@@ -96,7 +58,7 @@ func (t *Type) item(o *Object, enc encoding) (head, tail []byte, err error) {
 		tail, err = t.Raw(o)
 		return itemHead(tail), tail, err
 	case enc.partial:
-		tail, err = t.metaJSONOf(o, enc)
+		tail, err = t.metaJSONOf(o)
 		return nil, tail, err
 	}
 	if u, ok := o.from.(*unstructured.Unstructured); ok && t.builtIn {
@@ -132,9 +94,9 @@ func (t *Type) listKind(enc encoding) schema.GroupVersionKind {
 	gvk := t.GroupVersionKind
 	switch {
 	case enc.table != nil:
-		return enc.metaOf(tableKind.Kind)
+		return tableKind
 	case enc.partial:
-		gvk = enc.metaOf(metaKind.Kind)
+		gvk = metaKind
 	}
 	gvk.Kind += "List"
 	return gvk
@@ -142,28 +104,10 @@ func (t *Type) listKind(enc encoding) schema.GroupVersionKind {
 
 // before is the text before item number i of a list, after the list's head.
 func (enc encoding) before(i int) []byte {
-	switch {
-	case enc.pretty && i == 0:
-		return []byte("\n    ")
-	case enc.pretty:
-		return []byte(",\n    ")
-	case enc.yaml && i == 0:
-		return []byte("\n")
-	case enc.yaml, enc.proto, i == 0:
+	if enc.proto || i == 0 {
 		return nil
 	}
 	return []byte(",")
-}
-
-// after is the text after the last of n items.
-func (enc encoding) after(n int) []byte {
-	switch {
-	case enc.yaml && n == 0:
-		return []byte(" []\n")
-	case enc.pretty && n > 0:
-		return []byte("\n  ")
-	}
-	return nil
 }
 
 // itemHead is the tag and length of element raw: field 2 of every list.
@@ -204,9 +148,5 @@ func encodeStatus(st *metav1.Status, enc encoding) ([]byte, error) {
 	}
 	st = st.DeepCopy()
 	st.SetGroupVersionKind(gvk)
-	b, err := json.Marshal(st)
-	if enc.yaml {
-		return yamlOf(b, err)
-	}
-	return b, err
+	return json.Marshal(st)
 }

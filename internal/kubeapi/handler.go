@@ -20,7 +20,6 @@ import (
 // Media types of answers.
 const (
 	MediaJSON  = "application/json"
-	MediaYAML  = "application/yaml"
 	MediaProto = "application/vnd.kubernetes.protobuf"
 )
 
@@ -64,7 +63,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveDiscovery(w, r, p)
 		return
 	}
-	req := &Request{Request: r, Path: p, h: h, w: w, enc: encoding{pretty: isForPeople(r)}}
+	req := &Request{Request: r, Path: p, h: h, w: w}
 	verb := p.Verb(r.Method, r.URL.Query())
 	if err := checkTimeout(r, p, verb); err != nil {
 		req.fail(err)
@@ -229,11 +228,7 @@ func WriteJSON(w http.ResponseWriter, code int, body []byte) { writeBody(w, code
 
 func writeBody(w http.ResponseWriter, code int, body []byte, enc encoding) {
 	media := enc.media()
-	switch {
-	case media != MediaJSON:
-	case enc.pretty:
-		body = indented(body, "")
-	default:
+	if media == MediaJSON {
 		body = append(body[:len(body):len(body)], '\n')
 	}
 	writeMedia(w, code, body, media)

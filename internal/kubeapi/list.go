@@ -1,7 +1,6 @@
 package kubeapi
 
 import (
-	"bytes"
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
@@ -270,7 +269,6 @@ func (r *Request) writeItems(p *Page, q Query, items [][]byte) error {
 		return err
 	}
 	parts[0] = head
-	add(r.enc.after(len(items) / 2))
 	r.count(len(items) / 2)
 	r.writeParts(append(parts, tail), len(head)+size+len(tail), r.enc.media())
 	return nil
@@ -286,9 +284,6 @@ func (r *Request) frame(p *Page, q Query, size int) (head, tail []byte, err erro
 		}
 	}
 	gvk := r.Type.listKind(r.enc)
-	if r.enc.yaml {
-		return r.enc.yamlFrame(gvk, meta)
-	}
 	if r.enc.proto {
 		m, err := meta.Marshal()
 		if err != nil {
@@ -310,11 +305,6 @@ func (r *Request) frame(p *Page, q Query, size int) (head, tail []byte, err erro
 		head = fmt.Appendf(head, `"columnDefinitions":%s,"rows":[`, columns)
 	} else {
 		head = append(head, `"items":[`...)
-	}
-	if r.enc.pretty {
-		text := indented(append(head, "]}"...), "")
-		at := bytes.LastIndexByte(text, '[') + 1
-		return text[:at], text[at:], nil
 	}
 	return head, []byte("]}\n"), nil
 }

@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 )
 
 // mediaType is what a client accepts.
@@ -38,17 +37,6 @@ func accepted(header string) (all []mediaType) {
 	return all
 }
 
-// isForPeople says whether JSON should have lines and indentation, by the parameter pretty
-// or else by the client: curl, wget and browsers.
-func isForPeople(r *http.Request) bool {
-	if text := r.URL.Query().Get("pretty"); text != "" {
-		pretty, err := strconv.ParseBool(text)
-		return err == nil && pretty
-	}
-	agent := r.UserAgent()
-	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
-}
-
 // negotiate picks the representation in the Accept header that the resource has, and that
 // the client wants most: the first one of those with the largest weight.
 func (r *Request) negotiate(verb string) (encoding, error) {
@@ -58,15 +46,10 @@ func (r *Request) negotiate(verb string) (encoding, error) {
 	}
 	var err error
 	for _, m := range accepted(accept) {
-		enc := encoding{pretty: r.enc.pretty || m.params["pretty"] == "1"}
+		var enc encoding
 		switch m.media {
 		case MediaProto:
 			enc.proto = true
-		case MediaYAML:
-			if verb == "watch" {
-				return encoding{}, r.errNotAcceptable() // YAML has no frames
-			}
-			enc.yaml = true
 		case MediaJSON, "*/*":
 		case "application/*":
 			if !r.Type.Custom {
@@ -75,15 +58,12 @@ func (r *Request) negotiate(verb string) (encoding, error) {
 		default:
 			continue
 		}
-		enc.pretty = enc.pretty && !enc.proto && !enc.yaml
 		as := m.params["as"]
-		enc.beta = m.params["v"] == metav1beta1.SchemeGroupVersion.Version
-		switch isMeta := m.params["g"] == metaKind.Group && (enc.beta || m.params["v"] == metaKind.Version); {
+		switch isMeta := m.params["g"] == metaKind.Group && m.params["v"] == metaKind.Version; {
 		case as == "":
 			if enc.proto && r.Type.Custom || r.Type.MetadataOnly {
 				continue
 			}
-			enc.beta = false
 			return enc, nil
 		case !isMeta:
 		case as == tableKind.Kind:
@@ -122,10 +102,10 @@ func (r *Request) errNotAcceptable() error {
 	case r.Type.MetadataOnly:
 		return r.Type.errMetadataOnly()
 	case r.Type.Custom:
-		return notAcceptable("only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
+		return notAcceptable("only the following media types are accepted: application/json, application/vnd.kubernetes.protobuf")
 	}
 	return apiStatus(http.StatusNotAcceptable, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+
-		"application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
+		"application/json, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
 }
 
 func (t *Type) errMetadataOnly() error {

@@ -234,19 +234,15 @@ func (t *Type) metaProtoOf(o *Object) ([]byte, error) {
 }
 
 // metaJSONOf returns o as a PartialObjectMetadata in JSON.
-func (t *Type) metaJSONOf(o *Object, enc encoding) ([]byte, error) {
-	encode := func() ([]byte, error) {
+func (t *Type) metaJSONOf(o *Object) ([]byte, error) {
+	return o.metaJSON.get(func() ([]byte, error) {
 		m, err := t.Metadata(o)
 		if err != nil {
 			return nil, err
 		}
-		m.SetGroupVersionKind(enc.metaOf(metaKind.Kind))
+		m.SetGroupVersionKind(metaKind)
 		return json.Marshal(m)
-	}
-	if enc.beta {
-		return encode() // few ask for it
-	}
-	return o.metaJSON.get(encode)
+	})
 }
 
 // Metadata returns the metadata of o. It may share maps and slices with it.

@@ -83,7 +83,7 @@ func (r *Request) sendItems(w io.Writer, p *Page, head, tail []byte) (n, sent in
 			n++
 		}
 	}
-	err = write(r.enc.after(n), tail)
+	err = write(tail)
 	return n, sent, err
 }
 

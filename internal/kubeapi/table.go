@@ -75,7 +75,7 @@ func (t *Type) row(o *Object, enc encoding, initialEventsEnd bool) ([]byte, erro
 		object, err = t.JSON(o)
 	case f.include == metav1.IncludeNone && !initialEventsEnd: // clients look for the annotation
 	default:
-		object, err = t.metaJSONOf(o, enc)
+		object, err = t.metaJSONOf(o)
 	}
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (t *Type) tableOf(o *Object, enc encoding, initialEventsEnd bool) ([]byte, 
 		return nil, err
 	}
 	return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":%q},"columnDefinitions":%s,"rows":[%s]}`,
-		tableKind.Kind, enc.metaOf(tableKind.Kind).GroupVersion().String(), strconv.FormatUint(o.Version, 10), columns, row), nil
+		tableKind.Kind, tableKind.GroupVersion().String(), strconv.FormatUint(o.Version, 10), columns, row), nil
 }
 
 // value is the object as a Go type, or unstructured.

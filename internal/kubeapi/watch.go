@@ -76,7 +76,6 @@ func (r *Request) watch() error {
 	if err != nil && failure == nil {
 		return err
 	}
-	r.enc.pretty = false // each event is a line
 	r.w.Header().Set("Content-Type", media)
 	r.w.WriteHeader(http.StatusOK)
 	if failure != nil {

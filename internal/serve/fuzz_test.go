@@ -35,7 +35,7 @@ func FuzzRights(f *testing.F) {
 		"/api/v1/namespaces/a%2Fconfigmaps%2Fx", "/api/v1/namespaces/a/configmaps?watch=1&resourceVersion=0", "/api/v1/namespaces/a/configmaps/x/status",
 		"/api/v1/watch/configmaps", "/api/v1/namespaces/status/configmaps", "/api/v1/namespaces/a/configmaps?continue=b%2Fy&limit=1", "/apis//v1/configmaps",
 	} {
-		for _, header := range []string{"", "Impersonate-User: root", "Accept: application/yaml", "Connection: Upgrade"} {
+		for _, header := range []string{"", "Impersonate-User: root", "Accept: text/html", "Connection: Upgrade"} {
 			f.Add("GET", path, header)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
@@ -134,29 +133,18 @@ var codecs = []testCase{
 			atLeast(t, "bookmark", got[1].Object.GetResourceVersion(), got[0].Object.GetResourceVersion())
 		}
 	}},
-	{"metadata and tables of v1beta1", func(t *testing.T, f *fixture) {
-		beta := func(as string) string { return ";as=" + as + ";g=meta.k8s.io;v=v1beta1" }
-		const version = "meta.k8s.io/v1beta1"
+	{"a timeout that is none", func(t *testing.T, f *fixture) {
 		for _, path := range []string{f.configMaps(), f.widgets()} {
-			made := f.create(t, path, "a")
-			l := decodeList(t, f.do(t, http.MethodGet, path, accept(jsonType+beta("PartialObjectMetadataList")), nil).body)
-			if l.GetKind() != "PartialObjectMetadataList" || l.GetAPIVersion() != version || len(l.Items) != 1 || l.Items[0].GetAPIVersion() != version || l.Items[0].GetUID() != made.GetUID() {
-				t.Errorf("got %v", l)
-			}
-			for _, of := range []string{path, path + "/a"} {
-				a := f.do(t, http.MethodGet, of, accept(jsonType+beta("Table")), nil)
-				table := &metav1beta1.Table{}
-				if err := json.Unmarshal(a.body, table); err != nil || a.code != http.StatusOK {
-					t.Fatalf("%d %s %v", a.code, a.body, err)
-				}
-				if table.Kind != "Table" || table.APIVersion != version || len(table.Rows) != 1 || table.ColumnDefinitions[0].Name != "Name" ||
-					!strings.Contains(string(table.Rows[0].Object.Raw), `"apiVersion":"`+version+`"`) {
-					t.Errorf("got %s", a.body)
+			f.create(t, path, "a")
+			for _, of := range []string{path + "?", path + "/a?", path + "?watch=false&"} {
+				for timeout, want := range map[string]int{"abc": 400, "1": 400, "1s": 200, "-1s": 200, "0s": 200, "": 200} {
+					if a := f.get(t, of+"timeout="+timeout); a.code != want || want == 400 && !strings.Contains(string(a.body), "invalid timeout specified in the request URL - time: ") {
+						t.Errorf("%stimeout=%s: %d %s", of, timeout, a.code, a.body)
+					}
 				}
 			}
-			a := f.do(t, http.MethodGet, path+"/a", accept(protoType+beta("PartialObjectMetadata")), nil)
-			if got := mediaType(t, a.header); got != protoType || !bytes.Contains(a.body, []byte(version)) {
-				t.Errorf("got %s %q", got, a.body)
+			if a := f.get(t, path+"?watch=true&timeoutSeconds=1&timeout=abc"); a.code != 200 {
+				t.Errorf("a watch of %s: %d %s", path, a.code, a.body)
 			}
 		}
 	}},
@@ -164,10 +152,8 @@ var codecs = []testCase{
 		for _, path := range []string{f.configMaps(), f.widgets()} {
 			f.create(t, path, "a")
 			for types, want := range map[string]string{
-				"application/json;q=0.2, application/yaml":                                   "application/yaml",
-				"application/yaml;q=0.5, application/json;q=0.6":                             jsonType,
-				"application/json;as=Table;v=v1;g=meta.k8s.io;q=0.1, application/yaml;q=0.2": "application/yaml",
-				"text/html, */*;q=0.1":                                                       jsonType,
+				"application/json;as=Table;v=v1;g=meta.k8s.io;q=0.1, */*;q=0.2": jsonType,
+				"text/html, */*;q=0.1": jsonType,
 			} {
 				if a := f.do(t, http.MethodGet, path, accept(types), nil); a.code != http.StatusOK || mediaType(t, a.header) != want {
 					t.Errorf("%s: got %d %v", types, a.code, a.header)

@@ -179,7 +179,7 @@ func (r *reads) read() (path, accept string) {
 		metadata += "List"
 	}
 	return path + "?" + q.Encode(), r.pick(jsonType, jsonType, "*/*", "application/json;as="+metadata+";v=v1;g=meta.k8s.io",
-		"application/json;as=Table;v=v1;g=meta.k8s.io, application/json", "application/yaml;q=0.1, application/json;q=0.2", "text/html")
+		"application/json;as=Table;v=v1;g=meta.k8s.io, application/json", "application/json;q=0.2", "text/html")
 }
 
 // compare sends a read to both.

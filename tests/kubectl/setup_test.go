@@ -1,5 +1,5 @@
 // Package kubectl compares a file's answers with a real server's for the same objects:
-// tables, YAML and metadata.
+// tables, objects and metadata.
 package kubectl
 
 import (

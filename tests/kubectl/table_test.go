@@ -13,14 +13,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
 
 const (
 	jsonType  = "application/json"
-	yamlType  = "application/yaml"
 	tableForm = ";as=Table;v=v1;g=meta.k8s.io"
 
 	metadataForm = ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
@@ -41,8 +39,7 @@ func TestSideBySide(t *testing.T) {
 					w.compare(t, client, file, r.path(), jsonType+tableForm)
 					w.compare(t, client, file, r.path()+"?includeObject=Object", jsonType+tableForm)
 					w.compare(t, client, file, r.path()+"?includeObject=None", jsonType+tableForm)
-					w.compare(t, client, file, r.path(), yamlType+tableForm)
-					w.compare(t, client, file, r.path(), yamlType)
+					w.compare(t, client, file, r.path(), jsonType)
 					var list struct {
 						Items []metav1.PartialObjectMetadata
 					}
@@ -51,17 +48,15 @@ func TestSideBySide(t *testing.T) {
 					}
 					one := r.path() + "/" + list.Items[0].Name
 					w.compare(t, client, file, one, jsonType+tableForm)
-					w.compare(t, client, file, one, yamlType)
 				})
 			}
 			pods := "/api/v1/namespaces/shop/pods"
 			for _, tc := range []struct{ path, accept string }{
 				{pods + "?includeObject=All", jsonType + tableForm},
 				{pods + "/none", jsonType + tableForm},
-				{pods + "/none", yamlType},
-				{pods + "?labelSelector=app%3Dnone", yamlType},
+				{pods + "/none", jsonType},
+				{pods + "?labelSelector=app%3Dnone", jsonType},
 				{pods + "?labelSelector=app%3Dnone", jsonType + tableForm},
-				{pods + "?labelSelector=app%3Dnone", yamlType + tableForm},
 				{pods, "application/vnd.kubernetes.protobuf" + tableForm + ", " + jsonType + tableForm},
 			} {
 				w.compare(t, client, file, tc.path, tc.accept)
@@ -83,7 +78,6 @@ func testMetadata(t *testing.T, w *world, client *http.Client) {
 	file, _ := w.mirror(t, boltstore.FormMetadata)
 	for _, r := range w.types {
 		w.compare(t, client, file, r.path(), jsonType+metadataForm)
-		w.compare(t, client, file, r.path(), yamlType+metadataForm)
 		if r.Resource.Resource == "limitranges" { // it has no columns of its own
 			w.compare(t, client, file, r.path(), jsonType+tableForm)
 		}
@@ -110,12 +104,6 @@ func (w *world) compare(t *testing.T, client *http.Client, file, path, accept st
 func plain(t *testing.T, a answer) string {
 	t.Helper()
 	body := a.body
-	if strings.Contains(a.media, "yaml") {
-		var err error
-		if body, err = yaml.YAMLToJSON(body); err != nil {
-			t.Fatalf("%v: %s", err, body)
-		}
-	}
 	var o map[string]any
 	if err := json.Unmarshal(body, &o); err != nil {
 		t.Fatalf("%v: %s", err, body)
