@@ -40,7 +40,8 @@ func claimPods(t *testing.T, o boltstore.Options) *boltstore.Claimed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}, Example: &corev1.Pod{}})
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "pods",
+		Form: boltstore.FormTyped}, Example: &corev1.Pod{}})
 	if err != nil {
 		t.Fatal(err)
 	}

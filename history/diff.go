@@ -23,7 +23,9 @@ type Change struct {
 }
 
 var (
-	builtin = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme.Scheme) })
+	builtin = sync.OnceValue(func() managedfields.TypeConverter {
+		return applyconfigurations.NewTypeConverter(scheme.Scheme)
+	})
 	deduced = managedfields.NewDeducedTypeConverter()
 )
 

@@ -98,7 +98,8 @@ func version(s *boltstore.Store, e *boltstore.Entry) (Version, error) {
 // managers returns the managers whose entry is new or has changed.
 func managers(before, after []metav1.ManagedFieldsEntry) (names []string) {
 	same := func(a, b metav1.ManagedFieldsEntry) bool {
-		return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource && a.APIVersion == b.APIVersion &&
+		return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource &&
+			a.APIVersion == b.APIVersion &&
 			a.Time.Equal(b.Time) && fields(a) == fields(b)
 	}
 	for _, a := range after {

@@ -19,7 +19,8 @@ import (
 func pod(rv, uid string, change func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: types.UID(uid), ResourceVersion: rv,
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: "Apply", FieldsV1: metav1.NewFieldsV1("{}")}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: "Apply",
+				FieldsV1: metav1.NewFieldsV1("{}")}}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "side", Image: "s:1"}, {Name: "app", Image: "a:1"}}},
 	}
 	if change != nil {
@@ -36,7 +37,8 @@ func TestHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}, Example: &corev1.Pod{}})
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "pods",
+		Form: boltstore.FormTyped}, Example: &corev1.Pod{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +47,9 @@ func TestHistory(t *testing.T) {
 		p.Spec.Containers[1].Image = "a:2"
 		p.Labels = map[string]string{"x": "y"}
 		p.Status.Phase = corev1.PodRunning
-		p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubelet", Operation: "Update", Subresource: "status", FieldsV1: metav1.NewFieldsV1("{}")})
+		p.ManagedFields = append(p.ManagedFields,
+			metav1.ManagedFieldsEntry{Manager: "kubelet", Operation: "Update", Subresource: "status",
+				FieldsV1: metav1.NewFieldsV1("{}")})
 	}
 	other := pod("2", "u9", nil)
 	other.Name = "other"
@@ -78,7 +82,8 @@ func TestHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := fmt.Sprintf("%s %s %s %s %t", v.Type, v.ResourceVersion, v.UID, strings.Join(v.Managers, ","), v.FinalStateUnknown)
+		line := fmt.Sprintf("%s %s %s %s %t", v.Type, v.ResourceVersion, v.UID, strings.Join(v.Managers, ","),
+			v.FinalStateUnknown)
 		for _, c := range v.Diff {
 			line += fmt.Sprintf(" %s:%v>%v", c.Path, c.Old, c.New)
 		}

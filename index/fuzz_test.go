@@ -116,7 +116,8 @@ func (m *machine) lookup(value string) {
 		got[key] = true
 	}
 	if want := m.model[value]; len(want)+len(got) > 0 && !maps.Equal(got, want) {
-		m.t.Fatalf("keys of %.40q: %.100q, want %.100q", value, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		m.t.Fatalf("keys of %.40q: %.100q, want %.100q", value, slices.Sorted(maps.Keys(got)),
+			slices.Sorted(maps.Keys(want)))
 	}
 }
 

@@ -55,7 +55,8 @@ func TestKeysComeBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if wantInline := len(c.s) <= index.MaxInline; inline != wantInline || inline && key != c.s || !inline && key != "" {
+			if wantInline := len(c.s) <= index.MaxInline; inline != wantInline || inline && key != c.s || !inline &&
+				key != "" {
 				t.Fatalf("ParseKey = %q, %v", key, inline)
 			}
 		})
@@ -177,7 +178,8 @@ func TestDamageIsReported(t *testing.T) {
 		{"data too long", hashed, append(bytes.Clone(data), 0)},
 		{"data of another entry", hashed, index.EntryData("w", long)},
 		{"data under an inline entry", index.AppendEntry(nil, "v", "k"), []byte{1}},
-		{"an inline value that is too long", append(append([]byte{1}, bytes.Repeat([]byte("x"), index.MaxInline+1)...), 0, 0, 1), nil},
+		{"an inline value that is too long",
+			append(append([]byte{1}, bytes.Repeat([]byte("x"), index.MaxInline+1)...), 0, 0, 1), nil},
 		{"data with huge length", hashed, []byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -76,7 +76,9 @@ func BenchmarkWake(b *testing.B) {
 	}
 }
 
-func benchmarkWake(b *testing.B, n int64, path string, src boltstore.Source, lw cache.ListerWatcher, first string, memory int64) {
+func benchmarkWake(
+	b *testing.B, n int64, path string, src boltstore.Source, lw cache.ListerWatcher, first string, memory int64,
+) {
 	b.ReportAllocs()
 	for b.Loop() {
 		start, used := time.Now(), processorTime()

@@ -17,12 +17,14 @@ var resyncScenarios = []scenario{
 	{name: "resync periods", o: Options{ResyncPeriod: 1500 * time.Millisecond}, run: func(s *side) {
 		s.create("a", "b")
 		clocks := []*resyncClock{
-			s.clock("default", nil), s.clock("never", new(time.Duration(0))), s.clock("short", new(100*time.Millisecond)),
+			s.clock("default", nil), s.clock("never", new(time.Duration(0))),
+			s.clock("short", new(100*time.Millisecond)),
 			s.clock("long", new(3500*time.Millisecond)), s.clock("negative", new(-time.Second)),
 		}
 		s.run()
 		after(2200 * time.Millisecond)
-		clocks = append(clocks, s.clock("late", new(4*time.Second)), s.clock("late and short", new(10*time.Millisecond)), s.clock("late default", nil))
+		clocks = append(clocks, s.clock("late", new(4*time.Second)),
+			s.clock("late and short", new(10*time.Millisecond)), s.clock("late default", nil))
 		after(20 * time.Second)
 		for _, c := range clocks {
 			s.note(c.name+" is told again after", c.take())
@@ -58,7 +60,8 @@ var resyncScenarios = []scenario{
 		close(release)
 		s.settle()
 		s.told("afterwards", h)
-	}, differs: []intended{{"afterwards: h is told", "add a@1 initial, update a@1 a@1, update a@1 a@1, update a@1 a@1", "add a@1 initial, update a@1 a@1",
+	}, differs: []intended{{"afterwards: h is told",
+		"add a@1 initial, update a@1 a@1, update a@1 a@1, update a@1 a@1", "add a@1 initial, update a@1 a@1",
 		"Resyncs that are due while a handler is behind"}}},
 	{name: "what a resync tells", o: Options{ResyncPeriod: 2 * time.Second}, run: func(s *side) {
 		var same []string
@@ -183,8 +186,10 @@ var changeScenarios = []scenario{
 		s.settle()
 		s.told("and then", h)
 	}, differs: []intended{
-		{"told", "add new@6, delete unknown default/deleted deleted@2, update changed@1 changed@4, update same@3 same@3",
-			"add new@6, delete unknown default/deleted deleted@2, update changed@1 changed@4", "After an expired watch"},
+		{"told", "add new@6, delete unknown default/deleted deleted@2, update changed@1 changed@4, update " +
+			"same@3 same@3",
+			"add new@6, delete unknown default/deleted deleted@2, update changed@1 changed@4",
+			"After an expired watch"},
 	}},
 	{name: "error event that says expired", run: func(s *side) {
 		h := s.handler("h")
@@ -194,7 +199,8 @@ var changeScenarios = []scenario{
 		after(5 * time.Second)
 		h.take()
 		s.src.AddDropWatch(cm("b"))
-		s.event(watch.Error, &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: "too old"})
+		s.event(watch.Error, &metav1.Status{Status: metav1.StatusFailure, Code: 410,
+			Reason: metav1.StatusReasonExpired, Message: "too old"})
 		after(time.Minute)
 		s.note("add b@2 is told", slices.Contains(h.take(), "add b@2"))
 		s.state("afterwards")
@@ -246,8 +252,10 @@ var changeScenarios = []scenario{
 		s.settle()
 		s.told("deleted under the first UID", h)
 	}, differs: []intended{
-		{"modified: h is told", "update a@1 a@2", "delete unknown default/a a@1, add a@2", "Another UID under the same key"},
-		{"deleted under the first UID: h is told", "delete a@3", "delete unknown default/a a@2", "Another UID under the same key"},
+		{"modified: h is told", "update a@1 a@2", "delete unknown default/a a@1, add a@2",
+			"Another UID under the same key"},
+		{"deleted under the first UID: h is told", "delete a@3", "delete unknown default/a a@2",
+			"Another UID under the same key"},
 	}},
 	{name: "delete of what is not there", run: func(s *side) {
 		h := s.handler("h")

@@ -97,10 +97,14 @@ var failureScenarios = []scenario{
 		after(time.Minute)
 		s.state("afterwards")
 	}, differs: []intended{
-		{"the handler is called with", "too old by the reflector of *v1.ConfigMap at \"1\", end <nil>, too old by the reflector of *v1.ConfigMap at \"2\", end <nil>", "", "An expired watch"},
+		{"the handler is called with",
+			"too old by the reflector of *v1.ConfigMap at \"1\", end <nil>, too old by the reflector of " +
+				"*v1.ConfigMap at \"2\", end <nil>", "", "An expired watch"},
 	}},
 	{name: "watch error handlers", run: func(s *side) {
-		s.note("first", s.inf.SetWatchErrorHandler(func(*cache.Reflector, error) { s.t.Error("the first handler is called") }))
+		s.note("first", s.inf.SetWatchErrorHandler(func(*cache.Reflector, error) {
+			s.t.Error("the first handler is called")
+		}))
 		errs := s.watchErrors()
 		s.src.fail(errors.New("x"), nil)
 		s.run()
@@ -198,7 +202,8 @@ var failureScenarios = []scenario{
 		after(time.Minute)
 		s.keys("a minute later")
 	}, differs: []intended{
-		{"a minute later: store", "a@1, c@3", "a@1, b@2, c@3", "A transform that fails on an object of a streamed list (WatchList) or of the watch"},
+		{"a minute later: store", "a@1, c@3", "a@1, b@2, c@3",
+			"A transform that fails on an object of a streamed list (WatchList) or of the watch"},
 	}},
 	{name: "transform that panics", run: func(s *side) {
 		utilruntime.ReallyCrash = false
@@ -262,7 +267,8 @@ var failureScenarios = []scenario{
 		s.note("at", times)
 		mu.Unlock()
 		s.registered("afterwards: registration", reg)
-		s.note("panics in the handler's log", strings.Count(logged(), "Observed a panic"), strings.Contains(logged(), "of the handler"))
+		s.note("panics in the handler's log", strings.Count(logged(), "Observed a panic"),
+			strings.Contains(logged(), "of the handler"))
 		s.note("remove", s.inf.RemoveEventHandler(reg))
 	}, differs: []intended{
 		{"afterwards: registration", "false false", "true true", "A handler that panics"},
@@ -300,7 +306,8 @@ func (s *side) watchErrors() *errorLog {
 	if err := s.inf.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		text := fmt.Sprintf("%s by the reflector of %s at %q, end %v", err, r.TypeDescription(), r.LastSyncResourceVersion(), ctx.Err())
+		text := fmt.Sprintf("%s by the reflector of %s at %q, end %v", err, r.TypeDescription(),
+			r.LastSyncResourceVersion(), ctx.Err())
 		if !slices.Contains(l.texts, text) {
 			l.texts = append(l.texts, text)
 		}

@@ -88,8 +88,11 @@ var handlerScenarios = []scenario{
 		s.add(cache.ResourceEventHandlerFuncs{})
 		s.add(&cache.ResourceEventHandlerDetailedFuncs{AddFunc: calls.OnAdd})
 		s.add(cache.FilteringResourceEventHandler{
-			FilterFunc: func(o any) bool { k, _ := cache.DeletionHandlingMetaNamespaceKeyFunc(o); return k == "default/b" },
-			Handler:    cache.ResourceEventHandlerFuncs{UpdateFunc: calls.OnUpdate, DeleteFunc: calls.OnDelete},
+			FilterFunc: func(o any) bool {
+				k, _ := cache.DeletionHandlingMetaNamespaceKeyFunc(o)
+				return k == "default/b"
+			},
+			Handler: cache.ResourceEventHandlerFuncs{UpdateFunc: calls.OnUpdate, DeleteFunc: calls.OnDelete},
 		})
 		s.run()
 		s.modify("a")

@@ -47,26 +47,28 @@ var optionScenarios = []scenario{
 		s.note("none after the end", s.inf.AddIndexers(nil))
 		indexers("after the end")
 	}},
-	{name: "listers", o: Options{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}, run: func(s *side) {
-		lister := corelisters.NewConfigMapLister(s.inf.GetIndexer())
-		s.create("a", "b")
-		s.run()
-		all, err := lister.List(labels.Everything())
-		s.note("list", len(all), err)
-		some, err := lister.ConfigMaps("default").List(labels.Everything())
-		s.note("list of a namespace", len(some), err)
-		none, err := lister.ConfigMaps("other").List(labels.Everything())
-		s.note("list of another namespace", len(none), err)
-		one, err := lister.ConfigMaps("default").Get("a")
-		s.note("get", version(one), err)
-		_, err = lister.ConfigMaps("default").Get("c")
-		s.note("get of none", err)
-	}},
+	{name: "listers", o: Options{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}},
+		run: func(s *side) {
+			lister := corelisters.NewConfigMapLister(s.inf.GetIndexer())
+			s.create("a", "b")
+			s.run()
+			all, err := lister.List(labels.Everything())
+			s.note("list", len(all), err)
+			some, err := lister.ConfigMaps("default").List(labels.Everything())
+			s.note("list of a namespace", len(some), err)
+			none, err := lister.ConfigMaps("other").List(labels.Everything())
+			s.note("list of another namespace", len(none), err)
+			one, err := lister.ConfigMaps("default").Get("a")
+			s.note("get", version(one), err)
+			_, err = lister.ConfigMaps("default").Get("c")
+			s.note("get of none", err)
+		}},
 	{name: "typed", run: func(s *side) {
 		typed := cache.NewTypedSharedIndexInformer[*corev1.ConfigMap](s.inf)
 		h, late := s.handler("h"), s.handler("late")
 		deleted := func(h *tableHandler, o cache.DeletedObject[*corev1.ConfigMap]) {
-			h.call(fmt.Sprint("delete ", o.GetKey(), " ", version(o.OptionalObj), " unknown ", o.FinalStateUnknown != nil))
+			h.call(fmt.Sprint("delete ", o.GetKey(), " ", version(o.OptionalObj), " unknown ",
+				o.FinalStateUnknown != nil))
 		}
 		reg, err := typed.AddTypedEventHandler(cache.TypedResourceEventHandlerDetailedFuncs[*corev1.ConfigMap]{
 			AddFunc:    func(o *corev1.ConfigMap, initial bool) { h.OnAdd(o, initial) },
@@ -74,9 +76,12 @@ var optionScenarios = []scenario{
 			DeleteFunc: func(o cache.DeletedObject[*corev1.ConfigMap]) { deleted(h, o) },
 		})
 		s.note("add", err)
-		_, err = typed.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[*corev1.ConfigMap]{}, cache.HandlerOptions{}, cache.HandlerOptions{})
+		_, err = typed.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[*corev1.ConfigMap]{},
+			cache.HandlerOptions{}, cache.HandlerOptions{})
 		s.note("add with two options", err)
-		byLabel := cache.TypedIndexers[*corev1.ConfigMap]{"data": func(o *corev1.ConfigMap) ([]string, error) { return []string{o.Name}, nil }}
+		byLabel := cache.TypedIndexers[*corev1.ConfigMap]{"data": func(o *corev1.ConfigMap) ([]string, error) {
+			return []string{o.Name}, nil
+		}}
 		s.note("indexers", typed.AddTypedIndexers(byLabel))
 		s.note("indexers again", typed.AddTypedIndexers(byLabel))
 		s.create("a", "b")
@@ -107,7 +112,8 @@ var optionScenarios = []scenario{
 		s.note("index", len(objs), err)
 		_, err = indexer.ByTypedIndex("none", "c")
 		s.note("by no index", err)
-		s.note("indexers of the indexer", indexer.AddTypedIndexers(cache.TypedIndexers[*corev1.ConfigMap]{"more": byLabel["data"]}))
+		s.note("indexers of the indexer",
+			indexer.AddTypedIndexers(cache.TypedIndexers[*corev1.ConfigMap]{"more": byLabel["data"]}))
 	}},
 	{name: "names", run: func(s *side) {
 		const of = " of configmaps/v1" // ours names the source, too
@@ -116,7 +122,8 @@ var optionScenarios = []scenario{
 			s.note(what, strings.Replace(name, of, "", 1))
 		}
 		informer := s.inf.HasSyncedChecker().Name()
-		s.note("informer", strings.Replace(informer, of, "", 1), s.inf.GetController().HasSyncedChecker().Name() == informer)
+		s.note("informer", strings.Replace(informer, of, "", 1),
+			s.inf.GetController().HasSyncedChecker().Name() == informer)
 		named("handler", s.handler("h"))
 		named("functions", cache.ResourceEventHandlerFuncs{AddFunc: func(any) {}})
 		named("pointer to functions", &cache.ResourceEventHandlerFuncs{DeleteFunc: func(any) {}})
@@ -126,7 +133,8 @@ var optionScenarios = []scenario{
 	{name: "handler options", o: Options{ResyncPeriod: time.Minute}, run: func(s *side) {
 		log, logged := newLog()
 		warnings := func(what string, period time.Duration) {
-			_, err := s.inf.AddEventHandlerWithOptions(s.handler("h"), cache.HandlerOptions{Logger: &log, ResyncPeriod: &period})
+			_, err := s.inf.AddEventHandlerWithOptions(s.handler("h"),
+				cache.HandlerOptions{Logger: &log, ResyncPeriod: &period})
 			s.note(what, err, strings.Count(logged(), "Warning: "))
 		}
 		warnings("an hour", time.Hour)

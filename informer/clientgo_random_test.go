@@ -68,7 +68,8 @@ func TestAsClientGoAtRandom(t *testing.T) {
 			}
 		}
 		sc.run = func(s *side) {
-			p := &user{side: s, rnd: rand.New(rand.NewPCG(seed, 1)), resyncs: sc.o.ResyncPeriod > 0, objects: map[string]types.UID{}}
+			p := &user{side: s, rnd: rand.New(rand.NewPCG(seed, 1)), resyncs: sc.o.ResyncPeriod > 0,
+				objects: map[string]types.UID{}}
 			p.objects["default/first"] = "first" // version 0 is none
 			p.src.Add(p.object("default/first"))
 			for p.n = range 60 {
@@ -152,7 +153,8 @@ func (p *user) look(when string) {
 		}
 		for i, call := range told {
 			if strings.Contains(call, "delete ") {
-				told[i] = deleted.ReplaceAllString(call, "delete $2") // whether the delete is seen or missed is a matter of time
+				// whether the delete is seen or missed is a matter of time
+				told[i] = deleted.ReplaceAllString(call, "delete $2")
 			}
 		}
 		if h.stalled && h.removed {

@@ -16,7 +16,8 @@ import (
 
 func (p *user) object(key string) *corev1.ConfigMap {
 	ns, name, _ := strings.Cut(key, "/")
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: p.objects[key]}, Data: map[string]string{"n": fmt.Sprint(p.n, p.rnd.IntN(1000))}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: p.objects[key]},
+		Data: map[string]string{"n": fmt.Sprint(p.n, p.rnd.IntN(1000))}}
 }
 
 func (p *user) key() string {
@@ -96,7 +97,8 @@ func (p *user) step() {
 	case k < 82 && p.running:
 		p.src.AddDropWatch(cm("ghost"))
 		p.src.DeleteDropWatch(cm("ghost"))
-		p.src.Broadcaster.Action(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: p.lastVersion()}})
+		p.src.Broadcaster.Action(watch.Bookmark,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: p.lastVersion()}})
 		p.settle()
 		p.look(what + "bookmark")
 	case k < 86 && p.running && !p.resyncs:
@@ -231,7 +233,8 @@ func (p *user) index(what string) {
 			objs, err2 := p.inf.GetIndexer().ByIndex(name, v)
 			p.note(what+"keys", keys, keys == nil, err, len(objs), objs == nil, err2)
 		}
-		objs, err := p.inf.GetIndexer().Index(name, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}})
+		objs, err := p.inf.GetIndexer().Index(name,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}})
 		p.note(what+"index", len(objs), objs == nil, err)
 	}
 }

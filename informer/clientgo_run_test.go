@@ -102,7 +102,8 @@ var runScenarios = []scenario{
 		nothing := func(o any) (any, error) { return o, nil }
 		s.note("transform", s.inf.SetTransform(nothing))
 		s.note("watch error handler", s.inf.SetWatchErrorHandler(func(*cache.Reflector, error) {}))
-		s.note("watch error handler with context", s.inf.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}))
+		s.note("watch error handler with context",
+			s.inf.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}))
 		s.note("indexers", s.inf.AddIndexers(cache.Indexers{"one": one}))
 	}},
 	{name: "calls after the end", run: func(s *side) {
@@ -127,7 +128,8 @@ var runScenarios = []scenario{
 		s.note("get", version(obj), ok, err)
 		s.note("write", s.inf.GetStore().Add(cm("b")))
 	}, differs: []intended{
-		{"write", "<nil>", "boltstore: write to configmaps/v1: its informer has ended and released it, or the file is being closed: closed", "The store of an informer that has ended"},
+		{"write", "<nil>", "boltstore: write to configmaps/v1: its informer has ended and released it, or the file " +
+			"is being closed: closed", "The store of an informer that has ended"},
 	}},
 	{name: "stopped before the sync", run: func(s *side) {
 		h := s.handler("h")
@@ -164,8 +166,10 @@ var runScenarios = []scenario{
 		s.registered("synced: while", whileReg)
 		s.told("synced", before, while)
 		ctx := context.Background()
-		s.note("wait", cache.WaitFor(ctx, "caches", s.inf.HasSyncedChecker(), reg.HasSyncedChecker(), s.inf.GetController().HasSyncedChecker()),
-			cache.WaitForCacheSync(ctx.Done(), s.inf.HasSynced, reg.HasSynced), cache.WaitForNamedCacheSyncWithContext(ctx, s.inf.HasSynced))
+		s.note("wait", cache.WaitFor(ctx, "caches", s.inf.HasSyncedChecker(), reg.HasSyncedChecker(),
+			s.inf.GetController().HasSyncedChecker()),
+			cache.WaitForCacheSync(ctx.Done(), s.inf.HasSynced, reg.HasSynced),
+			cache.WaitForNamedCacheSyncWithContext(ctx, s.inf.HasSynced))
 	}},
 	{name: "nothing to list", run: func(s *side) {
 		h := s.handler("h")
@@ -211,7 +215,8 @@ var runScenarios = []scenario{
 				<-started
 				for n := range 20 {
 					reg, err := s.inf.AddEventHandler(s.handler("another"))
-					_ = s.inf.SetTransform(nil)                                      // refused once it runs: only races count
+					// refused once it runs: only races count
+					_ = s.inf.SetTransform(nil)
 					_ = s.inf.SetWatchErrorHandler(func(*cache.Reflector, error) {}) // as above
 					_ = s.inf.AddIndexers(cache.Indexers{fmt.Sprint(i, n): one})     // as above
 					s.inf.HasSynced()

@@ -79,7 +79,9 @@ func (s *side) another() cache.SharedIndexInformer {
 	if s.db != nil {
 		dir = s.t.TempDir()
 	}
-	db, err := boltstore.Open(filepath.Join(dir, "f.db"), boltstore.Options{Keyset: sealtest.Default(), Durability: boltstore.DurabilityProcess, Window: time.Millisecond})
+	db, err := boltstore.Open(filepath.Join(dir, "f.db"),
+		boltstore.Options{Keyset: sealtest.Default(), Durability: boltstore.DurabilityProcess,
+			Window: time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -157,9 +159,11 @@ func (s *side) note(what string, values ...any) {
 // state notes the informer's statements about itself.
 func (s *side) state(when string) {
 	inf := s.inf
-	s.note(when+": synced", inf.HasSynced(), cache.IsDone(inf.HasSyncedChecker()), inf.GetController().HasSynced(), cache.IsDone(inf.GetController().HasSyncedChecker()))
+	s.note(when+": synced", inf.HasSynced(), cache.IsDone(inf.HasSyncedChecker()), inf.GetController().HasSynced(),
+		cache.IsDone(inf.GetController().HasSyncedChecker()))
 	s.note(when+": stopped", inf.IsStopped())
-	s.note(when+": version", inf.LastSyncResourceVersion(), inf.GetController().LastSyncResourceVersion(), inf.GetStore().LastStoreSyncResourceVersion())
+	s.note(when+": version", inf.LastSyncResourceVersion(), inf.GetController().LastSyncResourceVersion(),
+		inf.GetStore().LastStoreSyncResourceVersion())
 	s.keys(when)
 }
 

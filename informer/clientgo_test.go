@@ -35,7 +35,8 @@ type intended struct {
 
 // scenarios is the table.
 func scenarios() []scenario {
-	return slices.Concat(runScenarios, handlerScenarios, removalScenarios, resyncScenarios, changeScenarios, failureScenarios, optionScenarios, metricScenarios, lifeScenarios)
+	return slices.Concat(runScenarios, handlerScenarios, removalScenarios, resyncScenarios, changeScenarios,
+		failureScenarios, optionScenarios, metricScenarios, lifeScenarios)
 }
 
 // TestAsClientGo: the informer does the same as client-go's, call by call, except for the
@@ -62,7 +63,8 @@ func TestAsClientGo(t *testing.T) {
 				case !meant && got != want:
 					t.Errorf("%s:\nclient-go: %s\nfile:      %s", what, want, got)
 				case meant && (want != d.clientGo || got != d.file):
-					t.Errorf("%s, which differs since %q:\nclient-go: %s, in the table: %s\nfile:      %s, in the table: %s", what, d.reason, want, d.clientGo, got, d.file)
+					t.Errorf("%s, which differs since %q:\nclient-go: %s, in the table: %s\nfile:      %s, in "+
+						"the table: %s", what, d.reason, want, d.clientGo, got, d.file)
 				case meant && got == want:
 					t.Errorf("%s differs in the table only", what)
 				}

@@ -38,7 +38,9 @@ func TestReboots(t *testing.T) {
 			d.Reboot(begins)
 			d.Pass(20 * time.Minute)
 		}, false, false, 0},
-		{"another boot, before the confirmation", func(d *devicetest.Device) { d.Pass(time.Hour) }, func(d *devicetest.Device) { d.Reboot(begins) }, false, false, 0},
+		{"another boot, before the confirmation", func(d *devicetest.Device) {
+			d.Pass(time.Hour)
+		}, func(d *devicetest.Device) { d.Reboot(begins) }, false, false, 0},
 		{"right only now", nil, func(d *devicetest.Device) {
 			d.Reboot(begins)
 			d.Set(right, true)
@@ -55,7 +57,9 @@ func TestReboots(t *testing.T) {
 			d.Set(right.Add(20*time.Minute), true)
 		}, false, true, 20 * time.Minute},
 		// The test's server is on this machine, so it has the same clock.
-		{"a server here had the same time", func(d *devicetest.Device) { d.Set(time.Now(), false) }, func(d *devicetest.Device) {
+		{"a server here had the same time", func(d *devicetest.Device) {
+			d.Set(time.Now(), false)
+		}, func(d *devicetest.Device) {
 			d.Reboot(begins)
 			d.Set(time.Now().Add(20*time.Minute), true)
 		}, false, false, 0},

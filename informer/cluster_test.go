@@ -97,7 +97,9 @@ func TestRecreatedCluster(t *testing.T) {
 						l = w.live(Options{}, r).run()
 					}
 					l.equal()
-					eventually(t, "told", func() bool { return slices.Contains(r.names(), "ours0") && slices.Contains(r.names(), "ours4") })
+					eventually(t, "told", func() bool {
+						return slices.Contains(r.names(), "ours0") && slices.Contains(r.names(), "ours4")
+					})
 					for _, told := range r.take() {
 						if strings.HasPrefix(told, "delete") {
 							t.Errorf("told %q", told)
@@ -150,7 +152,9 @@ func TestClusterQuestionFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.create("a")
-			w.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") }, 1, kubesim.Answer(want.answer))
+			w.sim.FailNext(func(r *http.Request) bool {
+				return strings.HasSuffix(r.URL.Path, "/kube-system")
+			}, 1, kubesim.Answer(want.answer))
 			l := w.live(Options{})
 			told := make(chan error, 100)
 			if err := l.inf.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { told <- err }); err != nil {

@@ -58,17 +58,22 @@ func TestForeignTypeThatLoses(t *testing.T) {
 		}
 	}()
 	object := func(name, password string) account {
-		return account{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", ResourceVersion: "5"}, Login: login{"user", password}}
+		return account{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", ResourceVersion: "5"},
+			Login: login{"user", password}}
 	}
 	events := watch.NewFake()
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-			return &accountList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: []account{object("a", ""), object("b", "secret")}}, nil
+			return &accountList{ListMeta: metav1.ListMeta{ResourceVersion: "5"},
+				Items: []account{object("a", ""), object("b", "secret")}}, nil
 		},
-		WatchFuncWithContext: func(_ context.Context, _ metav1.ListOptions) (watch.Interface, error) { return events, nil },
+		WatchFuncWithContext: func(_ context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+			return events, nil
+		},
 	}
 	inf, err := NewSharedIndexInformer(db, lw, &account{}, Options{
-		Reflector: reflector.Options{Source: &boltstore.Source{Group: "example.org", Version: "v1", Resource: "accounts", Form: boltstore.FormTyped}}})
+		Reflector: reflector.Options{Source: &boltstore.Source{Group: "example.org", Version: "v1",
+			Resource: "accounts", Form: boltstore.FormTyped}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +83,8 @@ func TestForeignTypeThatLoses(t *testing.T) {
 	defer func() { cancel(); <-ended }()
 	eventually(t, "the state says why", func() bool {
 		st := inf.State()
-		return strings.Contains(st.Degraded, `"b"`) && strings.Contains(st.Degraded, ".Login.password of *informer.account does not come back")
+		return strings.Contains(st.Degraded, `"b"`) &&
+			strings.Contains(st.Degraded, ".Login.password of *informer.account does not come back")
 	})
 	eventually(t, "the other is stored", func() bool { return slices.Equal(inf.GetStore().ListKeys(), []string{"a"}) })
 }

@@ -99,7 +99,9 @@ func TestMoreThanIsHeld(t *testing.T) {
 		w.brings(watch.Deleted, "x", 8)
 		eventually(t, "x is gone", func() bool { return !shows() })
 		w.brings(watch.Bookmark, "", 9)
-		eventually(t, "x has been told", func() bool { return slices.Equal(w.all(), []string{"add x", "update x", "delete x"}) })
+		eventually(t, "x has been told", func() bool {
+			return slices.Equal(w.all(), []string{"add x", "update x", "delete x"})
+		})
 	})
 }
 
@@ -116,10 +118,13 @@ func TestMetadataConfirmedByList(t *testing.T) {
 		}
 		client := metadata.NewForConfigOrDie(w.config()).Resource(maps)
 		lw := &cache.ListWatch{
-			ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return client.List(ctx, o)
+			},
 			WatchFuncWithContext: client.Watch,
 		}
-		inf, err := NewSharedIndexInformer(db, lw, &metav1.PartialObjectMetadata{}, Options{Reflector: reflector.Options{Confirm: reflector.ConfirmList}})
+		inf, err := NewSharedIndexInformer(db, lw, &metav1.PartialObjectMetadata{},
+			Options{Reflector: reflector.Options{Confirm: reflector.ConfirmList}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +197,8 @@ func (w *handWatched) lives(path string, life func()) {
 		},
 	}
 	if w.inf, err = NewSharedIndexInformer(db, lw, &corev1.ConfigMap{}, Options{
-		Reflector: reflector.Options{Confirm: reflector.ConfirmList, Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}); err != nil {
+		Reflector: reflector.Options{Confirm: reflector.ConfirmList,
+			Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}); err != nil {
 		t.Fatal(err)
 	}
 	tell := func(kind string, obj any) {

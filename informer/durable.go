@@ -27,7 +27,9 @@ import (
 //
 // The name stays registered, and its keys become pending, until RemoveDurableHandler, even in
 // a life of the process that does not add the handler (see boltstore.Options.HandlerAge).
-func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableOptions) (
+	cache.ResourceEventHandlerRegistration, error,
+) {
 	ended := func() error {
 		return fmt.Errorf("informer: durable handler %q was not added because the informer has stopped already", name)
 	}
@@ -73,7 +75,8 @@ func (inf *Informer) addNamed(h DurableEventHandler) (cache.ResourceEventHandler
 	select {
 	case <-over.ShutdownChan():
 	case <-inf.o.clock.After(overGrace):
-		return nil, fmt.Errorf("informer: durable handler %q was not added: a call of the handler whose place it takes "+
+		return nil, fmt.Errorf("informer: durable handler %q was not added: a call of the handler whose "+
+			"place it takes "+
 			"has not returned within %v; its HandleEvent must return when its context ends", h.DurableName(), overGrace)
 	}
 	return inf.AddDurableHandler(h.DurableName(), h, DurableOptions{})

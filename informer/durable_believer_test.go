@@ -44,7 +44,8 @@ type believer struct {
 }
 
 func newBeliever(t *testing.T, seed uint64) *believer {
-	b := &believer{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), busy: map[string]bool{}, acked: map[string]bool{}, kept: map[types.UID]bool{},
+	b := &believer{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), busy: map[string]bool{}, acked: map[string]bool{},
+		kept:   map[types.UID]bool{},
 		resets: map[boltstore.Receipt]bool{}, most: 1, gone: map[string]int{}, born: map[types.UID]int{}}
 	b.reset()
 	return b
@@ -184,7 +185,8 @@ func (b *believer) told(e Event) {
 		}
 		delete(b.owed, uid)
 		if !b.dropped(key, uid) {
-			b.fault("%s of %d comes as %s, and the delete of %s was not told: %d deletes", e.Key, e.Seq, o.UID, uid, len(e.Deleted))
+			b.fault("%s of %d comes as %s, and the delete of %s was not told: %d deletes", e.Key, e.Seq, o.UID, uid,
+				len(e.Deleted))
 		}
 	}
 	b.there[e.Key], b.owed[o.UID] = o, e.Key

@@ -53,8 +53,9 @@ type durableModel struct {
 func durableProgram(t *testing.T, seed uint64, steps int) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	m := &durableModel{world: newWorld(t), rnd: rnd, b: newBeliever(t, seed), keys: []int{2, 12}[rnd.IntN(2)]}
-	m.options = boltstore.Options{Window: time.Millisecond, FlushInterval: []time.Duration{time.Millisecond, time.Hour}[rnd.IntN(2)],
-		JournalBytes: int64(1 + rnd.IntN(3000))}
+	m.options = boltstore.Options{Window: time.Millisecond,
+		FlushInterval: []time.Duration{time.Millisecond, time.Hour}[rnd.IntN(2)],
+		JournalBytes:  int64(1 + rnd.IntN(3000))}
 	for i := range rnd.IntN(30) {
 		m.change(i)
 	}
@@ -155,10 +156,11 @@ func (m *durableModel) begin() {
 	m.b.begin(m.form)
 	form, n := m.form, m.b.life
 	m.world.form = func(o *corev1.ConfigMap) { shape(o, form) }
-	m.life = m.live(Options{handlerGrace: time.Nanosecond, TransformVersion: "form " + form, Transform: func(obj any) (any, error) {
-		shape(obj.(*corev1.ConfigMap), form)
-		return obj, nil
-	}})
+	m.life = m.live(Options{handlerGrace: time.Nanosecond, TransformVersion: "form " + form,
+		Transform: func(obj any) (any, error) {
+			shape(obj.(*corev1.ConfigMap), form)
+			return obj, nil
+		}})
 	handler := DurableHandlerFunc(func(_ context.Context, e Event) error { return m.b.handle(n, e) })
 	if _, err := m.life.inf.AddDurableHandler("model", handler, DurableOptions{
 		Workers:     1 + m.rnd.IntN(3),

@@ -64,13 +64,14 @@ func TestDurableQueue(t *testing.T) {
 	q.ShutDown()
 
 	var told atomic.Int64 // of begun
-	q = NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]()), func(e Event) []request {
-		items := requestsOf(e)
-		if len(items) > 0 && items[0].Name == "begun" {
-			told.Add(1)
-		}
-		return items
-	})
+	q = NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]()),
+		func(e Event) []request {
+			items := requestsOf(e)
+			if len(items) > 0 && items[0].Name == "begun" {
+				told.Add(1)
+			}
+			return items
+		})
 	l = w.durably(DurableOptions{}, q).run().synced().equal()
 	var got []string
 	for range 5 {
@@ -158,7 +159,8 @@ func TestQueueAsksAgain(t *testing.T) {
 func TestQueueResetAsksAgain(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
-	q := NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()), func(e Event) []string { return []string{e.Key} })
+	q := NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
+		func(e Event) []string { return []string{e.Key} })
 	l := w.durably(DurableOptions{}, q).run().synced()
 	work := func(want string) {
 		t.Helper()
@@ -208,11 +210,14 @@ func TestQueueItemsOfTwoEvents(t *testing.T) {
 
 // TestQueueLetsObjectsGo: a waiting item keeps no object in memory.
 func TestQueueLetsObjectsGo(t *testing.T) {
-	q := NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()), func(e Event) []string { return []string{e.Key} })
+	q := NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
+		func(e Event) []string { return []string{e.Key} })
 	defer q.ShutDown()
 	obj := cm("a")
 	gone := weak.Make(obj)
-	if err := q.HandleEvent(t.Context(), Event{Key: "a", Object: obj, Old: obj, Deleted: []boltstore.Gone{{Object: obj}}}); !errors.Is(err, ErrAckLater) {
+	if err := q.HandleEvent(t.Context(),
+		Event{Key: "a", Object: obj, Old: obj, Deleted: []boltstore.Gone{{Object: obj}}}); !errors.Is(err,
+		ErrAckLater) {
 		t.Fatal(err)
 	}
 	obj = nil

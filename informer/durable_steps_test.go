@@ -76,11 +76,13 @@ func TestDiskFullAfterEachStep(t *testing.T) {
 			synctest.Wait() // a plain handler may be told later
 			for name, r := range map[string]*recorder{"plain": plain, "one": one.recorder, "two": two.recorder} {
 				r.mu.Lock()
-				bad := r.there["a"] == nil || r.there["a"].Data["data"] != "1" || r.there["e"] == nil || r.there["e"].Data["data"] != "1"
+				bad := r.there["a"] == nil || r.there["a"].Data["data"] != "1" || r.there["e"] == nil ||
+					r.there["e"].Data["data"] != "1"
 				log := slices.Clone(r.log)
 				r.mu.Unlock()
 				if names := r.names(); bad || !slices.Equal(names, []string{"a", "e"}) {
-					t.Errorf("after %d transactions (removed %v, added %v) %s believes in %q: %q", used, removed, added, name, names, log)
+					t.Errorf("after %d transactions (removed %v, added %v) %s believes in %q: %q", used, removed,
+						added, name, names, log)
 				}
 			}
 			l.end()

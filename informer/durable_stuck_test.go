@@ -151,7 +151,8 @@ func TestFailuresAreLogged(t *testing.T) {
 		l.end()
 		logged := 0
 		for _, line := range lines {
-			if has(line, `"handler"="mail"`, `"key"="default/a"`, "no stamps", `"source"=`, fmt.Sprintf(`"failures"=%d`, 1<<logged)) {
+			if has(line, `"handler"="mail"`, `"key"="default/a"`, "no stamps", `"source"=`,
+				fmt.Sprintf(`"failures"=%d`, 1<<logged)) {
 				logged++
 			}
 		}

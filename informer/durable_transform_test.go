@@ -101,7 +101,8 @@ func TestDurableAfterAnotherTransform(t *testing.T) {
 			for _, what := range r.take() {
 				again[what]++
 			}
-			for _, what := range []string{"update changes", "update f", "add returns", "missed leaves", "delete goes", "delete returns"} {
+			for _, what := range []string{"update changes", "update f", "add returns", "missed leaves", "delete goes",
+				"delete returns"} {
 				if again[what] == 0 {
 					t.Errorf("not told: %s, of %v", what, again)
 				}
@@ -181,7 +182,8 @@ func TestPlainAfterAnotherTransform(t *testing.T) {
 		eventually(t, "told", func() bool { mu.Lock(); defer mu.Unlock(); return told["delete default/c"] != "" })
 		l.end()
 		form := "map[form:2]"
-		want := map[string]string{"delete default/a": form, "delete default/b": form, "add default/c": form, "delete default/c": form}
+		want := map[string]string{"delete default/a": form, "delete default/b": form, "add default/c": form,
+			"delete default/c": form}
 		if refuses {
 			for _, n := range []string{"a", "b", "d"} {
 				want["delete default/"+n] = "map[]"
@@ -229,7 +231,8 @@ func TestFailingUnderTheSameForm(t *testing.T) {
 	})
 	l := w.live(same("2")).run().synced()
 	if _, err := l.inf.AddDurableHandler("test", handler, DurableOptions{
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Millisecond, 20*time.Millisecond)}); err != nil {
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Millisecond,
+			20*time.Millisecond)}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "each key is told often", func() bool {
@@ -288,7 +291,9 @@ func TestNameOfAnotherTransform(t *testing.T) {
 
 	l = begin("two")
 	for what, h := range map[string]*recorder{"plain": plain, "durable": durable.recorder} {
-		eventually(t, "the "+what+" handler knows what stays", func() bool { return slices.Equal(h.names(), []string{"two-stays"}) })
+		eventually(t, "the "+what+" handler knows what stays", func() bool {
+			return slices.Equal(h.names(), []string{"two-stays"})
+		})
 	}
 	l.end()
 }

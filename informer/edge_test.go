@@ -49,7 +49,9 @@ func TestDayOfEdgeLife(t *testing.T) {
 			if seed == 0 {
 				day.path = os.Getenv("KUBEWAKE_DAY_SERIES")
 			}
-			bubble(t, func(t *testing.T, w *world) { dayOfEdgeLife(t, w, rand.New(rand.NewPCG(seed, 42)), length, day) })
+			bubble(t, func(t *testing.T, w *world) {
+				dayOfEdgeLife(t, w, rand.New(rand.NewPCG(seed, 42)), length, day)
+			})
 		})
 	}
 }
@@ -151,7 +153,8 @@ func dayOfEdgeLife(t *testing.T, w *world, r *rand.Rand, length time.Duration, d
 			}
 			down++
 		case 1:
-			if err := w.sim.Restart(kubesim.RestartOptions{Down: time.Duration(r.IntN(60)) * time.Second, Initializing: r.IntN(5)}); err != nil {
+			if err := w.sim.Restart(kubesim.RestartOptions{Down: time.Duration(r.IntN(60)) * time.Second,
+				Initializing: r.IntN(5)}); err != nil {
 				t.Fatal(err)
 			}
 			down++
@@ -222,7 +225,8 @@ func dayOfEdgeLife(t *testing.T, w *world, r *rand.Rand, length time.Duration, d
 			full[stock]++
 		}
 	}
-	t.Logf("%d faults, %d lives: %d bytes in %d requests, %d full reads %v; client-go %d bytes in %d requests, %d full reads",
+	t.Logf("%d faults, %d lives: %d bytes in %d requests, %d full reads %v; client-go %d bytes in %d requests, %d "+
+		"full reads",
 		down, lives, bytes[false], requests[false], full[false], relists, bytes[true], requests[true], full[true])
 	if bytes[false] > bytes[true]/2 {
 		t.Errorf("%d bytes, client-go %d", bytes[false], bytes[true])

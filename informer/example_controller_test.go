@@ -31,10 +31,13 @@ func ExampleNewSharedIndexInformer_indexerAndController() {
 			queue.Add(name)
 		}
 	}
-	handler := cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) }, DeleteFunc: enqueue}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, obj any) {
+		enqueue(obj)
+	}, DeleteFunc: enqueue}
 
 	// indexer, controller := cache.NewIndexerInformer(lw, &corev1.ConfigMap{}, 0, handler, cache.Indexers{})
-	inf, err := informer.NewSharedIndexInformer(db, configMaps(cluster.Config()), &corev1.ConfigMap{}, informer.Options{})
+	inf, err := informer.NewSharedIndexInformer(db, configMaps(cluster.Config()), &corev1.ConfigMap{},
+		informer.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -39,7 +39,9 @@ func ExampleOptions_indexers() {
 	inf, err := informer.NewSharedIndexInformer(db, configMaps(cluster.Config()), &corev1.ConfigMap{}, informer.Options{
 		Indexers: cache.Indexers{
 			cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
-			"owner":              func(obj any) ([]string, error) { return []string{obj.(*corev1.ConfigMap).Labels["owner"]}, nil },
+			"owner": func(obj any) ([]string, error) {
+				return []string{obj.(*corev1.ConfigMap).Labels["owner"]}, nil
+			},
 		},
 		IndexVersions: map[string]string{"owner": "1"}, // another one when the function changes
 	})

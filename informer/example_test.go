@@ -38,7 +38,8 @@ func ExampleNewSharedIndexInformer() {
 			log.Fatal(err)
 		}
 		defer db.Close()
-		inf, err := informer.NewSharedIndexInformer(db, configMaps(cluster.Config()), &corev1.ConfigMap{}, informer.Options{})
+		inf, err := informer.NewSharedIndexInformer(db, configMaps(cluster.Config()), &corev1.ConfigMap{},
+			informer.Options{})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -86,18 +87,20 @@ func ExampleInformer_AddDurableHandler() {
 			log.Fatal(err)
 		}
 		defer db.Close()
-		inf, err := informer.NewSharedIndexInformer(db, configMaps(cluster.Config()), &corev1.ConfigMap{}, informer.Options{})
+		inf, err := informer.NewSharedIndexInformer(db, configMaps(cluster.Config()), &corev1.ConfigMap{},
+			informer.Options{})
 		if err != nil {
 			log.Fatal(err)
 		}
 		told := make(chan informer.Event)
-		_, err = inf.AddDurableHandler("invoices", informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
-			if e.Reset {
-				return nil // of a new name; every object follows
-			}
-			told <- e
-			return handle(e)
-		}), informer.DurableOptions{})
+		_, err = inf.AddDurableHandler("invoices",
+			informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
+				if e.Reset {
+					return nil // of a new name; every object follows
+				}
+				told <- e
+				return handle(e)
+			}), informer.DurableOptions{})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -145,7 +148,8 @@ func ExampleNewDurableQueue() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	inf, err := informer.NewSharedIndexInformer(db, configMaps(cluster.Config()), &corev1.ConfigMap{}, informer.Options{})
+	inf, err := informer.NewSharedIndexInformer(db, configMaps(cluster.Config()), &corev1.ConfigMap{},
+		informer.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -190,7 +194,8 @@ func ExampleForControllerRuntime() {
 	newInformer := informer.ForControllerRuntime(db, informer.Options{MaxStaleness: time.Hour})
 
 	// A program does this:
-	//	mgr, err := ctrl.NewManager(reflector.WrapConfig(cfg), ctrl.Options{Cache: cache.Options{NewInformer: newInformer}})
+	// mgr, err := ctrl.NewManager(reflector.WrapConfig(cfg), ctrl.Options{Cache:
+	// cache.Options{NewInformer: newInformer}})
 	// For the config maps of a namespace, the manager then calls:
 	inf := newInformer(configMaps(cluster.Config()), &corev1.ConfigMap{}, 10*time.Hour, cache.Indexers{})
 

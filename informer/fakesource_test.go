@@ -48,7 +48,9 @@ func TestFakeSourceWithoutObjects(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	f := newFakeSource(t)
-	inf, err := NewSharedIndexInformer(db, f, &corev1.ConfigMap{}, Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
+	inf, err := NewSharedIndexInformer(db, f, &corev1.ConfigMap{},
+		Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+			Form: boltstore.FormTyped}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,9 @@ func TestDiskFull(t *testing.T) {
 			w.delete(fmt.Sprint("before", i/10))
 		}
 	}
-	eventually(t, "the file's health says that the disk is full", func() bool { return errors.Is(l.db.Err(), syscall.ENOSPC) })
+	eventually(t, "the file's health says that the disk is full", func() bool {
+		return errors.Is(l.db.Err(), syscall.ENOSPC)
+	})
 	n := len(l.inf.GetStore().List())
 	if _, err := l.inf.GetIndexer().ByIndex("namespace", "default"); err != nil || n < 5 || n >= 155 {
 		t.Fatalf("while the disk is full: %d objects, %v", n, err)

@@ -17,7 +17,9 @@ func (inf *Informer) AddEventHandler(h cache.ResourceEventHandler) (cache.Resour
 }
 
 // AddEventHandlerWithResyncPeriod adds a handler with a resync period of its own.
-func (inf *Informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (inf *Informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, period time.Duration) (
+	cache.ResourceEventHandlerRegistration, error,
+) {
 	return inf.AddEventHandlerWithOptions(h, cache.HandlerOptions{ResyncPeriod: &period})
 }
 
@@ -25,7 +27,9 @@ func (inf *Informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandle
 // an earlier life knew, above the told mark with which this life of the process began.
 // Then it is told an Add for each object. A [DurableEventHandler] becomes a durable
 // handler.
-func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (
+	cache.ResourceEventHandlerRegistration, error,
+) {
 	if d, ok := h.(DurableEventHandler); ok {
 		return inf.addNamed(d)
 	}
@@ -36,7 +40,8 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 	}
 	l := &listener{
 		inf: inf, handler: h, log: inf.store.Logger(), ended: make(chan struct{}), synced: make(chan struct{}),
-		known: inf.known, joined: inf.store.State().Seq, owed: inf.toldNow, replay: walk{active: true}, resyncs: resyncs{requested: inf.o.ResyncPeriod},
+		known: inf.known, joined: inf.store.State().Seq, owed: inf.toldNow, replay: walk{active: true},
+		resyncs: resyncs{requested: inf.o.ResyncPeriod},
 	}
 	if o.Logger != nil {
 		l.log = *o.Logger
@@ -61,13 +66,15 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 // shorter than that.
 func (inf *Informer) agreeOnResync(l *listener) {
 	if l.resyncs.requested > 0 && l.resyncs.requested < minimumResyncPeriod {
-		l.log.Info("Warning: the handler's resync period is too short, it becomes the shortest that there is", "source", inf.store.Source().String(),
+		l.log.Info("Warning: the handler's resync period is too short, it becomes the shortest that there is",
+			"source", inf.store.Source().String(),
 			"resyncPeriod", l.resyncs.requested, "shortest", minimumResyncPeriod)
 		l.resyncs.requested = minimumResyncPeriod
 	}
 	if l.resyncs.requested > 0 && l.resyncs.requested < inf.resyncCheck {
 		if inf.started {
-			l.log.Info("Warning: the handler's resync period is shorter than the informer's, which has started, it becomes the informer's", "source", inf.store.Source().String(),
+			l.log.Info("Warning: the handler's resync period is shorter than the informer's, which has started, it "+
+				"becomes the informer's", "source", inf.store.Source().String(),
 				"resyncPeriod", l.resyncs.requested, "informer", inf.resyncCheck)
 			l.resyncs.requested = inf.resyncCheck
 		} else {
@@ -75,7 +82,8 @@ func (inf *Informer) agreeOnResync(l *listener) {
 		}
 	}
 	if l.resyncs.period = inf.period(l.resyncs.requested); l.resyncs.requested != 0 && l.resyncs.period == 0 {
-		l.log.Info("Warning: the handler is not told everything again, since the informer has no resync period", "source", inf.store.Source().String(), "resyncPeriod", l.resyncs.requested)
+		l.log.Info("Warning: the handler is not told everything again, since the informer has no resync period",
+			"source", inf.store.Source().String(), "resyncPeriod", l.resyncs.requested)
 	}
 	for other := range inf.listeners {
 		other.mu.Lock()

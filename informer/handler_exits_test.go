@@ -64,7 +64,8 @@ func TestDurableHandlerThatExits(t *testing.T) {
 			runtime.Goexit()
 		}
 		return h.HandleEvent(ctx, e)
-	}), DurableOptions{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Millisecond, 10*time.Millisecond)})
+	}), DurableOptions{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Millisecond,
+		10*time.Millisecond)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,9 @@ func TestListFunctionThatExits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inf, err := NewSharedIndexInformer(db, lw, &corev1.ConfigMap{}, Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
+		inf, err := NewSharedIndexInformer(db, lw, &corev1.ConfigMap{},
+			Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+				Form: boltstore.FormTyped}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,11 +30,14 @@ type gapped struct {
 
 func openGapped(t *testing.T, path string) *gapped {
 	t.Helper()
-	db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.DurabilityProcess, Window: 1, FlushInterval: time.Hour})
+	db, err := boltstore.Open(path,
+		boltstore.Options{Durability: boltstore.DurabilityProcess, Window: 1, FlushInterval: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	inf, err := NewSharedIndexInformer(db, &cache.ListWatch{}, &corev1.ConfigMap{}, Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
+	inf, err := NewSharedIndexInformer(db, &cache.ListWatch{}, &corev1.ConfigMap{},
+		Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+			Form: boltstore.FormTyped}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -281,7 +281,8 @@ func (l *listener) entries(upto uint64) bool {
 func (l *listener) gap(from, to uint64, err error) {
 	l.cursor.Store(to)
 	if to > l.owed {
-		l.log.Error(err, "Part of the journal is lost, a handler is not told the deletes in it, and is told all objects again",
+		l.log.Error(err, "Part of the journal is lost, a handler is not told the deletes in it, and is told all "+
+			"objects again",
 			"source", l.inf.store.Source().String(), "from", from, "to", to)
 		l.gaps++
 		l.known, l.replay = max(l.known, to+1), walk{active: true}
@@ -353,7 +354,8 @@ func (l *listener) call(fn func()) (there bool) {
 
 // exited removes the handler after a call that has ended its goroutine.
 func (l *listener) exited() {
-	l.log.Error(nil, "A handler has ended its goroutine (runtime.Goexit, t.FailNow) and is not called any more", "source", l.inf.store.Source().String(),
+	l.log.Error(nil, "A handler has ended its goroutine (runtime.Goexit, t.FailNow) and is not called any more",
+		"source", l.inf.store.Source().String(),
 		"handler", fmt.Sprintf("%T", l.handler))
 	if err := l.inf.RemoveEventHandler(l); err != nil {
 		l.log.Error(err, "The handler could not be removed", "source", l.inf.store.Source().String())
@@ -369,7 +371,7 @@ func (l *listener) expected() bool {
 			return true
 		}
 		if first {
-			l.log.Error(err, "The first handler waits until the file can be written: the next start must know that there was one",
+			l.log.Error(err, "The first handler waits until the file can be written: the next start must know of it",
 				"source", l.inf.store.Source().String())
 		}
 		select {

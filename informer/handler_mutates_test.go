@@ -27,13 +27,15 @@ func TestMutationDetector(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kind, says := range map[string]string{
-		"replay": "modified", "change": "modified", "durable": "modified", "read": "modified", "panic": "of the handler", "nothing": "",
+		"replay": "modified", "change": "modified", "durable": "modified", "read": "modified",
+		"panic": "of the handler", "nothing": "",
 		"stock replay": "modified", "stock change": "modified", "stock panic": "of the handler", "stock nothing": "",
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestMutationDetector$", "-test.timeout=1m")
-			cmd.Env = append(os.Environ(), "MUTATES="+kind, "KUBE_CACHE_MUTATION_DETECTOR=true", "TMPDIR="+t.TempDir()) // a panic leaves its files
+			// a panic leaves its files
+			cmd.Env = append(os.Environ(), "MUTATES="+kind, "KUBE_CACHE_MUTATION_DETECTOR=true", "TMPDIR="+t.TempDir())
 			out, err := cmd.CombinedOutput()
 			if !bytes.Contains(out, []byte(says)) || (err == nil) != (says == "") {
 				t.Errorf("%v\n%s", err, out)

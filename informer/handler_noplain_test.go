@@ -31,7 +31,8 @@ func TestJournalWithoutPlainHandlers(t *testing.T) {
 		}
 		l.run().synced().equal()
 		for i := range 20 {
-			w.update("a", fmt.Sprint(n, i), rand.Text(), rand.Text(), rand.Text(), rand.Text(), rand.Text(), rand.Text(), rand.Text(), rand.Text())
+			w.update("a", fmt.Sprint(n, i), rand.Text(), rand.Text(), rand.Text(), rand.Text(), rand.Text(),
+				rand.Text(), rand.Text(), rand.Text())
 			l.equal()
 		}
 		l.acknowledged().end()

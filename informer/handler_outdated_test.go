@@ -28,10 +28,12 @@ func TestHandlerBesideACutOffList(t *testing.T) {
 	tuning.SetReflector(&o.Reflector, tuning.Reflector{PageSize: 20})
 	refused := make(chan bool, 1000)
 	w.sim.FailNext(func(r *http.Request) bool {
-		return strings.Contains(r.URL.Path, "configmaps") && r.URL.Query().Get("continue") != "" && r.URL.Query().Get("watch") == ""
+		return strings.Contains(r.URL.Path, "configmaps") && r.URL.Query().Get("continue") != "" &&
+			r.URL.Query().Get("watch") == ""
 	}, 1000, func(rw http.ResponseWriter, r *http.Request) {
 		refused <- true
-		http.Error(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden"}`, http.StatusForbidden)
+		http.Error(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden"}`,
+			http.StatusForbidden)
 	})
 	l := w.live(o).run()
 	<-refused

@@ -103,7 +103,8 @@ func TestReplayMemory(t *testing.T) {
 	}
 	for _, durable := range []bool{false, true} {
 		for _, first := range []bool{true, false} {
-			name := map[bool]string{true: "durable", false: "plain"}[durable] + map[bool]string{true: ", first list", false: ", from the file"}[first]
+			name := map[bool]string{true: "durable", false: "plain"}[durable] + map[bool]string{true: ", first list",
+				false: ", from the file"}[first]
 			t.Run(name, func(t *testing.T) {
 				a, b := replayHeap(t, few, durable, first), replayHeap(t, many, durable, first)
 				t.Logf("%.1f MB for %d objects, %.1f MB for %d", float64(a)/1e6, few, float64(b)/1e6, many)
@@ -234,7 +235,8 @@ func TestGoneBeforeItsPage(t *testing.T) {
 				if err != nil || len(second.Keys) != 2 {
 					t.Fatal(second.Keys, err)
 				}
-				shown, last = strings.TrimPrefix(first.Keys[0], "default/"), strings.TrimPrefix(second.Keys[0], "default/")
+				shown, last = strings.TrimPrefix(first.Keys[0], "default/"),
+					strings.TrimPrefix(second.Keys[0], "default/")
 				w.delete(last)
 				l.equal()
 			})

@@ -59,7 +59,8 @@ type stalled struct {
 }
 
 func newStalled(t *testing.T, collapse bool) *stalled {
-	return &stalled{t: t, collapse: collapse, release: make(chan struct{}), entered: make(chan struct{}), turns: map[string]int{}, uids: map[string]types.UID{}}
+	return &stalled{t: t, collapse: collapse, release: make(chan struct{}), entered: make(chan struct{}),
+		turns: map[string]int{}, uids: map[string]types.UID{}}
 }
 
 func (s *stalled) tell(typ cache.DeltaType, obj any) {
@@ -133,14 +134,16 @@ func TestStalledHandler(t *testing.T) {
 }
 
 func stall(t *testing.T, n int, durable bool, journalBytes int64) {
-	w := &world{t: t, path: t.TempDir() + "/stall.db", options: boltstore.Options{JournalBytes: journalBytes, Durability: boltstore.DurabilityProcess}}
+	w := &world{t: t, path: t.TempDir() + "/stall.db",
+		options: boltstore.Options{JournalBytes: journalBytes, Durability: boltstore.DurabilityProcess}}
 	db, err := boltstore.Open(w.path, w.options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	src := &changes{n: n, begin: make(chan struct{})}
 	inf, err := NewSharedIndexInformer(db, src.listWatch(), &corev1.ConfigMap{}, Options{
-		Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}, handlerGrace: time.Nanosecond,
+		Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+			Form: boltstore.FormTyped}}, handlerGrace: time.Nanosecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +211,8 @@ func stall(t *testing.T, n int, durable bool, journalBytes int64) {
 		t.Errorf("%d events of %d changes", told, n)
 	}
 	t.Logf("%d changes in %v: live heap %.1f MB before, %.1f MB at most; the file had %d MB; %d events told in %v",
-		n, took.Round(time.Millisecond), float64(before)/1e6, float64(most)/1e6, size>>20, h.told.Load(), time.Since(began).Round(time.Millisecond))
+		n, took.Round(time.Millisecond), float64(before)/1e6, float64(most)/1e6, size>>20, h.told.Load(),
+		time.Since(began).Round(time.Millisecond))
 }
 
 // changes is a source of n changes, one after the other.
@@ -221,7 +225,8 @@ type changes struct {
 func (c *changes) listWatch() cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (kruntime.Object, error) {
-			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(c.next.Load(), 10)}}, nil
+			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(c.next.Load(),
+				10)}}, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
 			ch := make(chan watch.Event)

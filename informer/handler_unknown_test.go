@@ -155,7 +155,9 @@ func overFed(t *testing.T, path string, f *fed) (*boltstore.DB, *Informer) {
 		}
 		_ = db.Close()
 	})
-	inf, err := NewSharedIndexInformer(db, f, &corev1.ConfigMap{}, Options{Reflector: reflector.Options{Source: &boltstore.Source{Cluster: "c", Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
+	inf, err := NewSharedIndexInformer(db, f, &corev1.ConfigMap{},
+		Options{Reflector: reflector.Options{Source: &boltstore.Source{Cluster: "c", Version: "v1",
+			Resource: "configmaps", Form: boltstore.FormTyped}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +184,8 @@ func TestUnknownDeleteIsTold(t *testing.T) {
 	}
 	feeding(t, inf)
 	feeding(t, beside)
-	all := []watch.Event{gone(versioned("x", "x", "11")), came(versioned("y", "y", "12")), gone(versioned("y", "y", "13")), gone(versioned("z", "z", "14")), came(versioned("end", "end", "15"))}
+	all := []watch.Event{gone(versioned("x", "x", "11")), came(versioned("y", "y", "12")),
+		gone(versioned("y", "y", "13")), gone(versioned("z", "z", "14")), came(versioned("end", "end", "15"))}
 	for _, f := range []*fed{f, stockFed} {
 		<-f.opened
 		f.send(all...)
@@ -202,7 +205,8 @@ func TestUnknownDeleteIsTold(t *testing.T) {
 	// A watch that repeats earlier events.
 	f.breaks("15", versioned("a", "a", "9"), versioned("end", "end", "15"))
 	<-f.opened
-	f.send(all[0], all[2], all[3], gone(versioned("w", "w", "16")), gone(versioned("w", "w", "16")), came(versioned("end", "end2", "17")))
+	f.send(all[0], all[2], all[3], gone(versioned("w", "w", "16")), gone(versioned("w", "w", "16")),
+		came(versioned("end", "end2", "17")))
 	for name, s := range map[string]*script{"plain": plain, "durable": durable} {
 		eventually(t, name, func() bool { return s.has("+end@17") })
 		if got, want := s.of(name), ordered(name, want+" -w@16 -?end@15 +end@17"); got != want {

@@ -68,7 +68,8 @@ func Ready(db *boltstore.DB, maxAge time.Duration, informers ...cache.SharedInde
 
 // noFile is the check of a program that has given no DB.
 func noFile(*http.Request) error {
-	return errors.New("informer: the check was given no file, but a nil DB: give it the one that boltstore.Open has returned, or controllerruntime.FileOf the manager that controllerruntime.NewManager has returned")
+	return errors.New("informer: the check was given no file, but a nil DB: give it the one that boltstore.Open " +
+		"has returned, or controllerruntime.FileOf the manager that controllerruntime.NewManager has returned")
 }
 
 // longFailing is how long commits may fail before a restart is worth trying.
@@ -97,7 +98,8 @@ func dead(path string, st boltstore.Stats, err, moved error) error {
 	case err != nil && st.Failing >= longFailing:
 		return fmt.Errorf("commits have failed for %s: %w", duration.HumanDuration(st.Failing), err)
 	case st.Writing >= longFailing:
-		return fmt.Errorf("%s: the disk has not answered for %s; nothing is lost, and changes wait", path, duration.HumanDuration(st.Writing))
+		return fmt.Errorf("%s: the disk has not answered for %s; nothing is lost, and changes wait", path,
+			duration.HumanDuration(st.Writing))
 	}
 	return moved
 }

@@ -19,7 +19,10 @@ func TestHealthBesideTheDisk(t *testing.T) {
 	var once sync.Once
 	var under sync.WaitGroup
 	under.Go(func() { // no other transaction begins meanwhile
-		if _, err := l.db.Compact(context.Background(), func(int64, int64) { once.Do(func() { close(writing) }); <-goOn }); err != nil {
+		if _, err := l.db.Compact(context.Background(), func(int64, int64) {
+			once.Do(func() { close(writing) })
+			<-goOn
+		}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -36,9 +39,12 @@ func TestHealthBesideTheDisk(t *testing.T) {
 	late, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for name, ask := range map[string]func(){
-		"Ready": func() { _ = Ready(l.db, time.Hour, l.inf)(nil) }, "Live": func() { _ = Live(l.db)(nil) }, // whether they return counts
+		// whether they return counts
+		"Ready": func() { _ = Ready(l.db, time.Hour, l.inf)(nil) }, "Live": func() { _ = Live(l.db)(nil) },
 		"State": func() { l.inf.State() }, "Lags": func() { l.inf.Lags() }, "IsStopped": func() { l.inf.IsStopped() },
-		"HasSynced": func() { l.inf.HasSynced() }, "LastSyncResourceVersion": func() { l.inf.LastSyncResourceVersion() },
+		"HasSynced": func() {
+			l.inf.HasSynced()
+		}, "LastSyncResourceVersion": func() { l.inf.LastSyncResourceVersion() },
 	} {
 		done := make(chan struct{})
 		go func() { defer close(done); ask() }()

@@ -25,12 +25,14 @@ func TestDiskFullInTheFirstSync(t *testing.T) {
 		w.create("a")
 		w.create("b")
 		var o Options
-		tuning.SetReflector(&o.Reflector, tuning.Reflector{PageSize: 1}) // the first page is written before the second is read
+		// the first page is written before the second is read
+		tuning.SetReflector(&o.Reflector, tuning.Reflector{PageSize: 1})
 		l := w.live(o)
 		full.Store(true)
 		l.run()
 		after(time.Minute)
-		if st := l.inf.State(); st.Phase != reflector.PhaseFailing || !strings.Contains(st.Reason, syscall.ENOSPC.Error()) {
+		if st := l.inf.State(); st.Phase != reflector.PhaseFailing ||
+			!strings.Contains(st.Reason, syscall.ENOSPC.Error()) {
 			t.Error(st)
 		}
 		says(t, "full", Ready(l.db, 0), syscall.ENOSPC.Error())

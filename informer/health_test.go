@@ -48,7 +48,8 @@ func TestReady(t *testing.T) {
 		ready, named := Ready(l.db, 0), Ready(l.db, 0, l.inf, other)
 		fresh, live := Ready(l.db, 5*time.Minute, l.inf), Live(l.db)
 		says(t, "before the start", ready, "configmaps/v1 has not synced: starting")
-		says(t, "before the start", named, "configmaps/v1 has not synced: starting", "; SharedIndexInformer ", " has not synced")
+		says(t, "before the start", named, "configmaps/v1 has not synced: starting", "; SharedIndexInformer ",
+			" has not synced")
 		says(t, "before the start", live)
 
 		if err := w.sim.RefuseConnections(true); err != nil {
@@ -349,7 +350,8 @@ func TestLags(t *testing.T) {
 	eventually(t, "behind", func() bool {
 		lags := l.inf.Lags()
 		d := lags[1]
-		return lags[0] == Lag{Entries: 2} && d.Handler == "mail" && d.Pending == 1 && d.Failing == 1 && d.Failures > 0 && !d.Behind &&
+		return lags[0] == Lag{Entries: 2} && d.Handler == "mail" && d.Pending == 1 && d.Failing == 1 &&
+			d.Failures > 0 && !d.Behind &&
 			!d.Since.IsZero() && d.Age > 0
 	})
 	close(blocked)
@@ -382,7 +384,8 @@ func TestLagOfPendingKeys(t *testing.T) {
 		l.run()
 		after(time.Second)
 		err := Ready(l.db, 0)(nil)
-		if err == nil || !strings.Contains(err.Error(), `durable handler "test": 3 keys pending, the oldest for 61m, 3 failing`) {
+		if err == nil || !strings.Contains(err.Error(),
+			`durable handler "test": 3 keys pending, the oldest for 61m, 3 failing`) {
 			t.Error(err)
 		}
 		w.sim.Stall(false)

@@ -36,7 +36,8 @@ import (
 )
 
 func cm(name string, data ...string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"data": strings.Join(data, ",")}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Data: map[string]string{"data": strings.Join(data, ",")}}
 }
 
 func difference(want []kubesim.Object, got []any) string {
@@ -61,7 +62,8 @@ func difference(want []kubesim.Object, got []any) string {
 var eventually = waittest.Eventually
 
 func listWatch(cfg *rest.Config) cache.ListerWatcher {
-	return cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "", fields.Everything())
+	return cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "",
+		fields.Everything())
 }
 
 // byBookmark is for lives in which any list would be one too many. Otherwise a list of

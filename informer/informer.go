@@ -70,7 +70,9 @@ var _ cache.SharedIndexInformer = &Informer{}
 //
 // The error is boltstore.ErrClaimed if the source is in use in this process, and
 // reflector.ErrUnidentified if nothing shows which source it is.
-func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Object, o Options) (*Informer, error) {
+func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Object, o Options) (
+	*Informer, error,
+) {
 	o = o.withDefaults()
 	claim := boltstore.Claim{Example: example, Indexers: o.Indexers, IndexVersions: o.IndexVersions, Codec: o.Codec,
 		ServeOutdated: o.ServeOutdated}
@@ -94,7 +96,8 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	inf := &Informer{
 		toldAtStart: st.Told, toldNow: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}), lease: lease,
-		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durableHandler]struct{}{},
+		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod,
+		listeners: map[*listener]struct{}{}, durables: map[*durableHandler]struct{}{},
 		parted:  make(chan struct{}, 1),
 		mutated: cache.NewCacheMutationDetector(fmt.Sprintf("%T", example)),
 	}
@@ -234,7 +237,8 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 	}
 	ctrl, ok := inf.start()
 	if !ok {
-		klog.FromContext(ctx).Info("Warning: the informer has started, run more than once is not allowed", "source", inf.store.Source().String())
+		klog.FromContext(ctx).Info("Warning: the informer has started, run more than once is not allowed", "source",
+			inf.store.Source().String())
 		return
 	}
 	listenCtx, stopListening := context.WithCancel(context.WithoutCancel(ctx))
@@ -253,7 +257,8 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 	flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := inf.queue.Flush(flushCtx); err != nil {
-		inf.store.Logger().Error(err, "The last changes are not in the file and will be fetched again", "source", inf.store.Source().String())
+		inf.store.Logger().Error(err, "The last changes are not in the file and will be fetched again", "source",
+			inf.store.Source().String())
 	}
 	inf.mu.Lock()
 	inf.stopped = true
@@ -295,7 +300,8 @@ func (inf *Informer) start() (cache.Controller, bool) {
 	}
 	inf.source = reflector.New(inf.lw, inf.queue, inf.store, inf.example, inf.server, inf.o.Reflector)
 	st := inf.store.State()
-	fresh := inf.o.MaxStaleness < 0 || st.ConfirmedAge != nil && *st.ConfirmedAge < inf.o.MaxStaleness && st.Unstored == 0
+	fresh := inf.o.MaxStaleness < 0 || st.ConfirmedAge != nil && *st.ConfirmedAge < inf.o.MaxStaleness &&
+		st.Unstored == 0
 	whole := st.Synced && (st.ResourceVersion != "" || !st.Confirmed.IsZero()) // and not purged
 	if whole && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
 		inf.queue.CountAsSynced()

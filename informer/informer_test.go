@@ -91,7 +91,9 @@ func TestExpiredVersionIsRepaired(t *testing.T) {
 	w.sim.ResetRequests()
 	r.expect("missed goes", "update changes", "add comes")
 	l.equal()
-	eventually(t, "a relist for an expired version", func() bool { return l.inf.State().Relists[reflector.ReasonExpired] == 1 })
+	eventually(t, "a relist for an expired version", func() bool {
+		return l.inf.State().Relists[reflector.ReasonExpired] == 1
+	})
 	w.costs("the repair", kubesim.Cost{Questions: 1, FullReads: 5, Watches: 3, Others: 1, Forms: 2, Bytes: 7000})
 	w.create("later")
 	r.expect("add later")
@@ -253,7 +255,8 @@ func TestIdentity(t *testing.T) {
 	}
 	defer db.Close()
 	plain := w.sim.RESTConfig()
-	if _, err := NewSharedIndexInformer(db, listWatch(plain), &corev1.ConfigMap{}, Options{}); !errors.Is(err, reflector.ErrUnidentified) {
+	if _, err := NewSharedIndexInformer(db, listWatch(plain), &corev1.ConfigMap{}, Options{}); !errors.Is(err,
+		reflector.ErrUnidentified) {
 		t.Fatalf("identity was guessed: %v", err)
 	}
 	w.sim.ResetRequests()
@@ -268,7 +271,8 @@ func TestIdentity(t *testing.T) {
 	if inf.Store().Source() != want {
 		t.Errorf("%+v", inf.Store().Source())
 	}
-	if _, err := NewSharedIndexInformer(db, listWatch(w.config()), &corev1.ConfigMap{}, Options{}); !errors.Is(err, boltstore.ErrClaimed) {
+	if _, err := NewSharedIndexInformer(db, listWatch(w.config()), &corev1.ConfigMap{}, Options{}); !errors.Is(err,
+		boltstore.ErrClaimed) {
 		t.Errorf("claimed twice: %v", err)
 	}
 }

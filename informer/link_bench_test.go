@@ -109,7 +109,8 @@ func BenchmarkWakeOverLink(b *testing.B) {
 		for i := range objects {
 			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("cm", i)},
 				Data: map[string]string{"of": strings.Repeat(fmt.Sprint(i, " "), 100)}}
-			o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("m", 400), Operation: metav1.ManagedFieldsOperationUpdate}}
+			o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("m", 400),
+				Operation: metav1.ManagedFieldsOperationUpdate}}
 			if err := sim.Create(o); err != nil {
 				b.Fatal(err)
 			}
@@ -120,7 +121,8 @@ func BenchmarkWakeOverLink(b *testing.B) {
 				run := func(b *testing.B) {
 					for i := range b.N {
 						b.StopTimer()
-						if err := sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(kind, trip.Microseconds(), "-", b.N, "-", i)}}); err != nil {
+						if err := sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(kind,
+							trip.Microseconds(), "-", b.N, "-", i)}}); err != nil {
 							b.Fatal(err)
 						}
 						b.StartTimer()
@@ -170,7 +172,8 @@ func wakeOver(b *testing.B, sim *kubesim.Server, path string, stock bool, trip t
 		<-done
 		b.StartTimer()
 	}
-	lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "", fields.Everything())
+	lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "",
+		fields.Everything())
 	if stock {
 		synced(cache.NewSharedIndexInformer(lw, &corev1.ConfigMap{}, 0, cache.Indexers{}), cfg)
 		return

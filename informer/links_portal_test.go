@@ -11,7 +11,8 @@ import (
 )
 
 // spoilt are the ways in which a portal answers.
-var spoilt = []string{"html", "object", "ok", "success", "maintenance", "null", "nothing", "redirect", "loop", "404", "403", "502", "text", "gzip", "short", "abort", "stall"}
+var spoilt = []string{"html", "object", "ok", "success", "maintenance", "null", "nothing", "redirect", "loop", "404",
+	"403", "502", "text", "gzip", "short", "abort", "stall"}
 
 // portal is a gateway before the server that spoils answers at random. Some of its
 // answers end their HTTP/2 connection (GOAWAY).

@@ -103,10 +103,13 @@ type links struct {
 
 func linksProgram(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 11))
-	sim := kubesim.New(kubesim.Options{HistorySize: 100_000, NoFlowSchemas: r.IntN(3) == 0, NoBookmarks: r.IntN(8) == 0})
+	sim := kubesim.New(kubesim.Options{HistorySize: 100_000, NoFlowSchemas: r.IntN(3) == 0,
+		NoBookmarks: r.IntN(8) == 0})
 	l := &links{t: t, r: r, sim: sim, portal: &portal{sim: sim, r: rand.New(rand.NewPCG(seed, 12))}, wire: newWire(),
-		roots: x509.NewCertPool(), began: time.Now(), path: filepath.Join(t.TempDir(), "links.db"), sources: linkedSources()}
-	srv := &httptest.Server{Listener: l.wire.l, Config: &http.Server{Handler: l.portal, ErrorLog: log.New(io.Discard, "", 0)}, EnableHTTP2: true}
+		roots: x509.NewCertPool(), began: time.Now(), path: filepath.Join(t.TempDir(), "links.db"),
+		sources: linkedSources()}
+	srv := &httptest.Server{Listener: l.wire.l,
+		Config: &http.Server{Handler: l.portal, ErrorLog: log.New(io.Discard, "", 0)}, EnableHTTP2: true}
 	srv.StartTLS()
 	l.roots.AddCert(srv.Certificate())
 	for i, s := range l.sources {
@@ -147,7 +150,8 @@ func (l *links) change() {
 	l.t.Helper()
 	r := l.r
 	l.changes++
-	m := metav1.ObjectMeta{Namespace: []string{"web", "default"}[r.IntN(2)], Name: fmt.Sprint("o", r.IntN(30)), Labels: map[string]string{"app": []string{"a", "b"}[r.IntN(2)]}}
+	m := metav1.ObjectMeta{Namespace: []string{"web", "default"}[r.IntN(2)], Name: fmt.Sprint("o", r.IntN(30)),
+		Labels: map[string]string{"app": []string{"a", "b"}[r.IntN(2)]}}
 	data := fmt.Sprint(l.changes, strings.Repeat("x", r.IntN(1+r.IntN(3000))))
 	var o kubesim.Object
 	switch r.IntN(3) {
@@ -173,7 +177,9 @@ func (l *links) change() {
 
 // config is that of a client behind the link.
 func (l *links) config(h1 bool) *rest.Config {
-	tr := &http.Transport{DialContext: l.wire.dial, TLSClientConfig: &tls.Config{RootCAs: l.roots, ServerName: "example.com"}, TLSHandshakeTimeout: 10 * time.Second,
+	tr := &http.Transport{DialContext: l.wire.dial,
+		TLSClientConfig:     &tls.Config{RootCAs: l.roots, ServerName: "example.com"},
+		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second}
 	if h1 {
 		tr.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
@@ -188,14 +194,16 @@ func (l *links) config(h1 bool) *rest.Config {
 func (l *links) live() {
 	l.t.Helper()
 	var err error
-	if l.db, err = boltstore.Open(l.path, boltstore.Options{Keyset: sealtest.Default(), Durability: boltstore.DurabilityProcess}); err != nil {
+	if l.db, err = boltstore.Open(l.path,
+		boltstore.Options{Keyset: sealtest.Default(), Durability: boltstore.DurabilityProcess}); err != nil {
 		l.t.Fatal(err)
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	cfgs := map[bool]*rest.Config{false: l.config(false), true: l.config(true)}
 	for _, s := range l.sources {
 		o := tuned(tuning.Reflector{PageSize: []int64{0, 3, 10, 20}[l.r.IntN(4)], Metadata: l.r.IntN(2) == 0})
-		o.Confirm = []reflector.Confirm{reflector.ConfirmAuto, reflector.ConfirmBookmark, reflector.ConfirmList}[l.r.IntN(3)]
+		o.Confirm = []reflector.Confirm{reflector.ConfirmAuto, reflector.ConfirmBookmark,
+			reflector.ConfirmList}[l.r.IntN(3)]
 		if err := s.make(l.db, s.lw(cfgs[s.h1]), o); err != nil {
 			l.t.Fatal(s.name, err)
 		}
@@ -326,7 +334,8 @@ func (l *links) round(n int) {
 	for _, s := range l.sources {
 		for {
 			d, st := s.equal(), s.inf.State()
-			if d == "" && s.inf.HasSynced() && (st.Phase == reflector.PhaseLive || st.Phase == reflector.PhaseCatchingUp) {
+			if d == "" && s.inf.HasSynced() &&
+				(st.Phase == reflector.PhaseLive || st.Phase == reflector.PhaseCatchingUp) {
 				break
 			}
 			if time.Since(healed) > 25*time.Minute {

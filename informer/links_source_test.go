@@ -66,7 +66,8 @@ func (i standaloneInformer) RunWithContext(ctx context.Context) {
 
 func linkedWidget(ns, name, n string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"namespace": ns, "name": name}, "n": n,
+		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"namespace": ns, "name": name},
+		"n": n,
 	}}
 }
 
@@ -80,32 +81,42 @@ func linkedSources() []*linked {
 	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
 	widgets := schema.GroupVersion{Group: "example.com", Version: "v1"}
 	return []*linked{
-		{name: "typed", server: &corev1.ConfigMap{}, kind: &corev1.ConfigMap{}, lw: func(cfg *rest.Config) cache.ListerWatcher {
-			return cache.NewListWatchFromClient(core(cfg), "configmaps", "", fields.Everything())
-		}},
-		{name: "protobuf", server: &corev1.Secret{}, kind: &corev1.Secret{}, ns: "web", lw: func(cfg *rest.Config) cache.ListerWatcher {
-			cfg = rest.CopyConfig(cfg)
-			cfg.ContentType = "application/vnd.kubernetes.protobuf"
-			return cache.NewListWatchFromClient(core(cfg), "secrets", "web", fields.Everything())
-		}},
-		{name: "selected", server: &corev1.Secret{}, kind: &corev1.Secret{}, selected: true, lw: func(cfg *rest.Config) cache.ListerWatcher {
-			return cache.NewFilteredListWatchFromClient(core(cfg), "secrets", "", func(o *metav1.ListOptions) { o.LabelSelector = "app=a" })
-		}},
-		{name: "standalone", server: &corev1.ConfigMap{}, kind: &corev1.ConfigMap{}, ns: "default", standalone: true, lw: func(cfg *rest.Config) cache.ListerWatcher {
-			return cache.NewListWatchFromClient(core(cfg), "configmaps", "default", fields.Everything())
-		}},
-		{name: "unstructured", server: &corev1.ConfigMap{}, kind: of(&unstructured.Unstructured{}, configMap), ns: "web", lw: func(cfg *rest.Config) cache.ListerWatcher {
-			c := dynamic.NewForConfigOrDie(cfg).Resource(configMaps).Namespace("web")
-			return like(c.List, c.Watch)
-		}},
-		{name: "widgets", server: linkedWidget("", "", ""), kind: of(&unstructured.Unstructured{}, widgets.WithKind("Widget")), lw: func(cfg *rest.Config) cache.ListerWatcher {
-			c := dynamic.NewForConfigOrDie(cfg).Resource(widgets.WithResource("widgets"))
-			return like(c.List, c.Watch)
-		}},
-		{name: "metadata", server: &corev1.ConfigMap{}, kind: of(&metav1.PartialObjectMetadata{}, configMap), lw: func(cfg *rest.Config) cache.ListerWatcher {
-			c := metadata.NewForConfigOrDie(cfg).Resource(configMaps)
-			return like(c.List, c.Watch)
-		}},
+		{name: "typed", server: &corev1.ConfigMap{}, kind: &corev1.ConfigMap{},
+			lw: func(cfg *rest.Config) cache.ListerWatcher {
+				return cache.NewListWatchFromClient(core(cfg), "configmaps", "", fields.Everything())
+			}},
+		{name: "protobuf", server: &corev1.Secret{}, kind: &corev1.Secret{}, ns: "web",
+			lw: func(cfg *rest.Config) cache.ListerWatcher {
+				cfg = rest.CopyConfig(cfg)
+				cfg.ContentType = "application/vnd.kubernetes.protobuf"
+				return cache.NewListWatchFromClient(core(cfg), "secrets", "web", fields.Everything())
+			}},
+		{name: "selected", server: &corev1.Secret{}, kind: &corev1.Secret{}, selected: true,
+			lw: func(cfg *rest.Config) cache.ListerWatcher {
+				return cache.NewFilteredListWatchFromClient(core(cfg), "secrets", "", func(o *metav1.ListOptions) {
+					o.LabelSelector = "app=a"
+				})
+			}},
+		{name: "standalone", server: &corev1.ConfigMap{}, kind: &corev1.ConfigMap{}, ns: "default", standalone: true,
+			lw: func(cfg *rest.Config) cache.ListerWatcher {
+				return cache.NewListWatchFromClient(core(cfg), "configmaps", "default", fields.Everything())
+			}},
+		{name: "unstructured", server: &corev1.ConfigMap{}, kind: of(&unstructured.Unstructured{}, configMap),
+			ns: "web", lw: func(cfg *rest.Config) cache.ListerWatcher {
+				c := dynamic.NewForConfigOrDie(cfg).Resource(configMaps).Namespace("web")
+				return like(c.List, c.Watch)
+			}},
+		{name: "widgets", server: linkedWidget("", "", ""),
+			kind: of(&unstructured.Unstructured{}, widgets.WithKind("Widget")),
+			lw: func(cfg *rest.Config) cache.ListerWatcher {
+				c := dynamic.NewForConfigOrDie(cfg).Resource(widgets.WithResource("widgets"))
+				return like(c.List, c.Watch)
+			}},
+		{name: "metadata", server: &corev1.ConfigMap{}, kind: of(&metav1.PartialObjectMetadata{}, configMap),
+			lw: func(cfg *rest.Config) cache.ListerWatcher {
+				c := metadata.NewForConfigOrDie(cfg).Resource(configMaps)
+				return like(c.List, c.Watch)
+			}},
 	}
 }
 

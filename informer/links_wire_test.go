@@ -122,7 +122,8 @@ func (w *wire) carry(c *wireConn, dir int) {
 			continue
 		}
 		if rate > 0 {
-			time.Sleep(time.Duration(len(ch.b)) * time.Second / time.Duration(rate)) // on the bubble's clock, which takes no time: the link is slow
+			// on the bubble's clock, which takes no time: the link is slow
+			time.Sleep(time.Duration(len(ch.b)) * time.Second / time.Duration(rate))
 		}
 		if _, err := c.ends[1-dir].Write(ch.b); err != nil {
 			return

@@ -24,11 +24,13 @@ func newPublisher(o Options, src boltstore.Source) *publisher {
 	if o.InformerName == nil {
 		return nil
 	}
-	id := o.InformerName.WithResource(schema.GroupVersionResource{Group: src.Group, Version: src.Version, Resource: src.Resource})
+	id := o.InformerName.WithResource(schema.GroupVersionResource{Group: src.Group, Version: src.Version,
+		Resource: src.Resource})
 	if !id.Reserved() {
 		return nil // another informer of the resource has the name, which client-go logs
 	}
-	m := &publisher{version: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}, cache.WithStoreMetrics(id, o.InformerMetricsProvider))}
+	m := &publisher{version: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{},
+		cache.WithStoreMetrics(id, o.InformerMetricsProvider))}
 	if p := o.InformerMetricsProvider; p != nil {
 		m.queued, m.latency = p.NewQueuedItemMetric(id), p.NewProcessingLatencyMetric(id)
 		return m
@@ -36,7 +38,8 @@ func newPublisher(o Options, src boltstore.Source) *publisher {
 	// Only client-go's queue knows the process's provider
 	// (cache.SetInformerMetricsProvider). The provider's metrics are in two of its
 	// fields.
-	q := cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: cache.MetaNamespaceKeyFunc, AtomicEvents: true, Identifier: id})
+	q := cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: cache.MetaNamespaceKeyFunc,
+		AtomicEvents: true, Identifier: id})
 	if fields := reflect.ValueOf(q).Elem().FieldByName("metrics"); fields.Kind() == reflect.Pointer && !fields.IsNil() {
 		m.queued, _ = field(fields.Elem(), "numberOfQueuedItem").(cache.GaugeMetric)
 		m.latency, _ = field(fields.Elem(), "processingLatency").(cache.HistogramMetric)

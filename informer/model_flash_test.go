@@ -100,7 +100,8 @@ func (o *observer) owes() string {
 		for _, f := range all {
 			n := f.gone.Load()
 			if left := o.durable && n > f.nth+1 && n-o.settled[name] > keptOfKey; !left && !f.excused.Load() {
-				return fmt.Sprintf("%s %s has gone at %s, delete %d of %d, which was not told: %q", name, f.uid, f.rv, f.nth+1, n, o.trace[name])
+				return fmt.Sprintf("%s %s has gone at %s, delete %d of %d, which was not told: %q", name, f.uid, f.rv,
+					f.nth+1, n, o.trace[name])
 			}
 		}
 	}

@@ -48,8 +48,11 @@ type observer struct {
 }
 
 func newObserver(acknowledges bool) *observer {
-	o := &observer{durable: acknowledges, there: map[string]*corev1.ConfigMap{}, last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{}, fresh: map[string]bool{}, gone: map[types.UID]bool{},
-		removed: map[types.UID]bool{}, seqs: map[string]uint64{}, trace: map[string][]string{}, refused: map[string]uint64{}}
+	o := &observer{durable: acknowledges, there: map[string]*corev1.ConfigMap{},
+		last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{},
+		fresh: map[string]bool{}, gone: map[types.UID]bool{},
+		removed: map[types.UID]bool{}, seqs: map[string]uint64{}, trace: map[string][]string{},
+		refused: map[string]uint64{}}
 	o.cond.L = &o.mu
 	return o
 }
@@ -200,7 +203,8 @@ func (o *observer) note(typ cache.DeltaType, obj *corev1.ConfigMap, old any, e *
 }
 
 func (o *observer) fault(format string, args ...any) {
-	o.faults = append(o.faults, fmt.Sprintf(map[bool]string{true: "durable: ", false: "plain: "}[o.durable]+format, args...))
+	o.faults = append(o.faults, fmt.Sprintf(map[bool]string{true: "durable: ", false: "plain: "}[o.durable]+format,
+		args...))
 }
 
 var errUnwilling = errors.New("not now")
@@ -267,10 +271,12 @@ func (t *teller) judge(typ cache.DeltaType, o *corev1.ConfigMap, old any, anew b
 			t.fault("an update of %s between two objects", o.Name)
 		}
 		if !t.seen[string(prev.UID)+prev.ResourceVersion] {
-			t.fault("%s %s is updated from %s, which was not told: %q", o.Name, o.UID, prev.ResourceVersion, t.trace[o.Name])
+			t.fault("%s %s is updated from %s, which was not told: %q", o.Name, o.UID, prev.ResourceVersion,
+				t.trace[o.Name])
 		}
 		if !t.durable && (was == nil || was.ResourceVersion != prev.ResourceVersion) {
-			t.fault("%s %s is updated from %s, and was last told to be %v: %q", o.Name, o.UID, prev.ResourceVersion, was, t.trace[o.Name])
+			t.fault("%s %s is updated from %s, and was last told to be %v: %q", o.Name, o.UID, prev.ResourceVersion,
+				was, t.trace[o.Name])
 		}
 	} else if typ == cache.Updated {
 		t.fault("an update of %s from nothing", o.Name)

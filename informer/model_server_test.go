@@ -211,7 +211,8 @@ func (s *modelServer) stream(w *watch.ProxyWatcher, ch chan<- watch.Event, at, s
 			at = s.rv
 		} else if !expired {
 			marks = s.marks
-			events = []watch.Event{{Type: watch.Bookmark, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(at)}}}}
+			events = []watch.Event{{Type: watch.Bookmark,
+				Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(at)}}}}
 		}
 		s.mu.Unlock()
 		if expired {

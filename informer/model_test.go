@@ -38,9 +38,11 @@ var weights = []struct {
 
 	{"create", 150}, {"delete", 120}, {"recreate", 60}, {"bookmark", 60}, {"resync", 10},
 
-	{"stall", 12}, {"fail", 12}, {"later", 24}, {"answer", 60}, {"slow", 12}, {"go on", 30}, {"join", 5}, {"leave", 5}, {"join durable", 6}, {"forget durable", 3}, {"add again", 6},
+	{"stall", 12}, {"fail", 12}, {"later", 24}, {"answer", 60}, {"slow", 12}, {"go on", 30}, {"join", 5},
+	{"leave", 5}, {"join durable", 6}, {"forget durable", 3}, {"add again", 6},
 
-	{"settle", 8}, {"replace", 3}, {"crash", 6}, {"reopen", 5}, {"without", 4}, {"away", 4}, {"rewind", 2}, {"remove all", 6},
+	{"settle", 8}, {"replace", 3}, {"crash", 6}, {"reopen", 5}, {"without", 4}, {"away", 4}, {"rewind", 2},
+	{"remove all", 6},
 
 	{"compact", 6}, {"rotate", 2}, {"fill disk", 12}, {"free disk", 4},
 
@@ -68,7 +70,8 @@ var ops = func() (all []string) {
 
 var program = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) op {
 	// A failure is shrunk to the first alternatives.
-	return op{ops[rapid.IntRange(0, len(ops)-1).Draw(t, "do")], rapid.IntRange(0, 15).Draw(t, "key"), rapid.IntRange(0, 7).Draw(t, "n")}
+	return op{ops[rapid.IntRange(0, len(ops)-1).Draw(t, "do")], rapid.IntRange(0, 15).Draw(t, "key"),
+		rapid.IntRange(0, 7).Draw(t, "n")}
 }), 300, 700)
 
 // TestModel runs random programs of everything that can happen to a source, its file and
@@ -146,7 +149,8 @@ func runProgram(t *rapid.T, dir string) []op {
 	m.memory = rapid.SampledFrom([]int64{1 << 20, -1, 8000}).Draw(t, "memory for objects")
 	m.page = rapid.SampledFrom([]int{pageObjects, 3}).Draw(t, "objects of a page")
 	m.sealed = rapid.Bool().Draw(t, "encrypted")
-	m.confirm = rapid.SampledFrom([]reflector.Confirm{reflector.ConfirmList, reflector.ConfirmBookmark}).Draw(t, "confirmed by")
+	m.confirm = rapid.SampledFrom([]reflector.Confirm{reflector.ConfirmList, reflector.ConfirmBookmark}).Draw(t,
+		"confirmed by")
 	m.grace = rapid.SampledFrom([]time.Duration{time.Nanosecond, time.Hour}).Draw(t, "grace")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -247,7 +251,8 @@ func (m *model) observe(durable bool) *observer {
 var modelSource = boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}
 
 func (m *model) fileOptions() boltstore.Options {
-	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, Clock: m.clock, ObjectMemory: m.memory}
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Window: time.Nanosecond,
+		FlushInterval: 5 * time.Millisecond, Clock: m.clock, ObjectMemory: m.memory}
 	tuning.SetFile(&o, tuning.File{CompactRatio: -1})
 	if m.sealed {
 		o.Keyset = seal.File(m.keyset())
@@ -304,7 +309,8 @@ func (m *model) start() {
 }
 
 func (m *model) addDurable(name string, o *observer, lost bool) cache.ResourceEventHandlerRegistration {
-	d := DurableOptions{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Microsecond, time.Millisecond)}
+	d := DurableOptions{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Microsecond,
+		time.Millisecond)}
 	if m.small {
 		d.Workers = 2
 	}

@@ -36,7 +36,9 @@ import (
 //
 // Resync period and transforms come from the manager (cache.Options).
 // Options.TransformVersion is the version of its transforms.
-func ForControllerRuntime(db *boltstore.DB, o Options) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
+func ForControllerRuntime(
+	db *boltstore.DB, o Options,
+) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
 	m := &maker{db: db, o: o}
 	return m.informer
 }
@@ -71,7 +73,8 @@ var leases sync.Map
 // the source claimed before claimed is called, so the lease is registered first. An older
 // lease of the source stays until then.
 func newLease(db *boltstore.DB, src boltstore.Source) *lease {
-	l := &lease{key: leaseKey{weak.Make(db), src.ID()}, ending: make(chan struct{}), over: make(chan struct{}), wanted: make(chan struct{})}
+	l := &lease{key: leaseKey{weak.Make(db), src.ID()}, ending: make(chan struct{}), over: make(chan struct{}),
+		wanted: make(chan struct{})}
 	leases.LoadOrStore(l.key, l)
 	return l
 }
@@ -112,7 +115,9 @@ func freed(db *boltstore.DB, src boltstore.Source) bool {
 	return !ok || l.(*lease).ends()
 }
 
-func (m *maker) informer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+func (m *maker) informer(
+	lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers,
+) cache.SharedIndexInformer {
 	all := cache.Indexers{}
 	maps.Copy(all, m.o.Indexers)
 	maps.Copy(all, indexers)
@@ -125,7 +130,8 @@ func (m *maker) informer(lw cache.ListerWatcher, example runtime.Object, resync 
 		return inf
 	}
 	m.db.AddFallback(typeName(example), m.o.Strict, err)
-	stock := cache.SharedIndexInformerOptions{ResyncPeriod: resync, Indexers: indexers, ObjectDescription: m.o.ObjectDescription}
+	stock := cache.SharedIndexInformerOptions{ResyncPeriod: resync, Indexers: indexers,
+		ObjectDescription: m.o.ObjectDescription}
 	if !m.o.Strict {
 		return cache.NewSharedIndexInformerWithOptions(lw, example, stock)
 	}
@@ -135,18 +141,23 @@ func (m *maker) informer(lw cache.ListerWatcher, example runtime.Object, resync 
 	return &refused{cache.NewSharedIndexInformerWithOptions(refusing{err}, example, stock), err}
 }
 
-func (m *maker) try(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) (*Informer, error) {
+func (m *maker) try(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) (
+	*Informer, error,
+) {
 	o := m.o
 	switch {
 	case o.Reflector.Source != nil:
-		return nil, errors.New("informer: Options.Reflector.Source names one list, and these options are for many: leave it out and give the rest.Config to reflector.WrapConfig")
+		return nil, errors.New("informer: Options.Reflector.Source names one list, and these options are for many: " +
+			"leave it out and give the rest.Config to reflector.WrapConfig")
 	case o.Transform != nil:
-		return nil, errors.New("informer: the manager or factory sets the transform: give it there, and its version as Options.TransformVersion")
+		return nil, errors.New("informer: the manager or factory sets the transform: give it there, and its " +
+			"version as Options.TransformVersion")
 	}
 	o.ResyncPeriod, o.Indexers = resync, indexers
 	src, _, err := o.Reflector.Identify(lw, example)
 	if errors.Is(err, reflector.ErrUnidentified) {
-		return nil, fmt.Errorf("%w; a manager needs the wrapped config itself, as ctrl.NewManager(reflector.WrapConfig(cfg), …), and an HTTPClient of its own must be made of it", err)
+		return nil, fmt.Errorf("%w; a manager needs the wrapped config itself, as "+
+			"ctrl.NewManager(reflector.WrapConfig(cfg), …), and an HTTPClient of its own must be made of it", err)
 	}
 	if err != nil {
 		return nil, err

@@ -56,7 +56,10 @@ func TestMadeAgainDuringACall(t *testing.T) {
 	})
 	t.Run("durable", func(t *testing.T) {
 		madeAgainDuringACall(t, func(inf *Informer, call func()) error {
-			_, err := inf.AddDurableHandler("test", DurableHandlerFunc(func(context.Context, Event) error { call(); return nil }), DurableOptions{})
+			_, err := inf.AddDurableHandler("test", DurableHandlerFunc(func(context.Context, Event) error {
+				call()
+				return nil
+			}), DurableOptions{})
 			return err
 		})
 	})
@@ -131,13 +134,14 @@ func TestLeaseWhileClaimed(t *testing.T) {
 		return l.(*lease), true
 	}
 	for _, version := range []string{"1", "2"} { // the second one indexes what the file has
-		o := Options{IndexVersions: map[string]string{"test": version}, Indexers: cache.Indexers{"test": func(any) ([]string, error) {
-			indexed++
-			if _, ok := leased(); !ok {
-				t.Error("no lease while objects are indexed")
-			}
-			return nil, nil
-		}}}
+		o := Options{IndexVersions: map[string]string{"test": version},
+			Indexers: cache.Indexers{"test": func(any) ([]string, error) {
+				indexed++
+				if _, ok := leased(); !ok {
+					t.Error("no lease while objects are indexed")
+				}
+				return nil, nil
+			}}}
 		indexed = 0
 		inf, err := NewSharedIndexInformer(m.db, lw, &corev1.ConfigMap{}, o)
 		if err != nil {
@@ -187,7 +191,8 @@ func TestLeaseOfTheOneThatClaims(t *testing.T) {
 // noted that it was told to end. Its source is free all the same.
 func TestOverBeforeItWasSeenEnding(t *testing.T) {
 	m := newWorld(t).managed()
-	inf := ForControllerRuntime(m.db, Options{})(typedMaps(m.config(), ""), &corev1.ConfigMap{}, 0, byNamespace).(*Informer)
+	inf := ForControllerRuntime(m.db, Options{})(typedMaps(m.config(), ""), &corev1.ConfigMap{}, 0,
+		byNamespace).(*Informer)
 	inf.store.Release()
 	inf.lease.end()
 	if !inf.lease.ends() {

@@ -19,19 +19,23 @@ import (
 // nilExamples are values without an object. A nil pointer has a type, which is all that
 // client-go needs.
 var nilExamples = map[string]runtime.Object{
-	"nothing": nil, "typed": (*corev1.ConfigMap)(nil), "unstructured": (*unstructured.Unstructured)(nil), "metadata": (*metav1.PartialObjectMetadata)(nil),
+	"nothing": nil, "typed": (*corev1.ConfigMap)(nil), "unstructured": (*unstructured.Unstructured)(nil),
+	"metadata": (*metav1.PartialObjectMetadata)(nil),
 }
 
 // TestNilExample: an informer without an example is an error that says what to give.
 func TestNilExample(t *testing.T) {
 	w := newWorld(t)
 	m := w.managed()
-	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}
+	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}}}
 	for name, example := range nilExamples {
-		if _, err := NewSharedIndexInformer(m.db, listWatch(w.config()), example, o); err == nil || !strings.Contains(err.Error(), "such as &corev1.Pod{}") {
+		if _, err := NewSharedIndexInformer(m.db, listWatch(w.config()), example, o); err == nil ||
+			!strings.Contains(err.Error(), "such as &corev1.Pod{}") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := reflector.NewStandalone(m.db, listWatch(w.config()), example, o.Reflector); err == nil || !strings.Contains(err.Error(), "such as &corev1.Pod{}") {
+		if _, err := reflector.NewStandalone(m.db, listWatch(w.config()), example, o.Reflector); err == nil ||
+			!strings.Contains(err.Error(), "such as &corev1.Pod{}") {
 			t.Errorf("%s, standalone: %v", name, err)
 		}
 	}
@@ -47,7 +51,8 @@ func TestNilExampleOfAManager(t *testing.T) {
 		for _, strict := range []bool{false, true} {
 			w := newWorld(t)
 			m := w.managed()
-			inf := ForControllerRuntime(m.db, Options{Strict: strict})(listWatch(w.config()), example, 0, cache.Indexers{})
+			inf := ForControllerRuntime(m.db, Options{Strict: strict})(listWatch(w.config()), example, 0,
+				cache.Indexers{})
 			if _, ours := inf.(*Informer); ours || inf == nil {
 				t.Errorf("%s: %T", name, inf)
 			}
@@ -63,10 +68,12 @@ func TestNilExampleOfAManager(t *testing.T) {
 func TestNilFile(t *testing.T) {
 	lw := typedMaps(newWorld(t).config(), "")
 	const says = "the one that Open has returned"
-	if _, err := NewSharedIndexInformer(nil, lw, &corev1.ConfigMap{}, Options{}); err == nil || !strings.Contains(err.Error(), says) {
+	if _, err := NewSharedIndexInformer(nil, lw, &corev1.ConfigMap{}, Options{}); err == nil ||
+		!strings.Contains(err.Error(), says) {
 		t.Error(err)
 	}
-	if _, err := reflector.NewStandalone(nil, lw, &corev1.ConfigMap{}, reflector.Options{}); err == nil || !strings.Contains(err.Error(), says) {
+	if _, err := reflector.NewStandalone(nil, lw, &corev1.ConfigMap{}, reflector.Options{}); err == nil ||
+		!strings.Contains(err.Error(), says) {
 		t.Error("standalone:", err)
 	}
 	for _, strict := range []bool{false, true} {
@@ -86,13 +93,16 @@ func TestNilFile(t *testing.T) {
 func TestNilListerWatcher(t *testing.T) {
 	w := newWorld(t)
 	m := w.managed()
-	if _, err := NewSharedIndexInformer(m.db, nil, &corev1.ConfigMap{}, Options{}); !errors.Is(err, reflector.ErrUnidentified) || !strings.Contains(err.Error(), "nil") {
+	if _, err := NewSharedIndexInformer(m.db, nil, &corev1.ConfigMap{}, Options{}); !errors.Is(err,
+		reflector.ErrUnidentified) || !strings.Contains(err.Error(), "nil") {
 		t.Error(err)
 	}
-	if inf := ForControllerRuntime(m.db, Options{})(nil, &corev1.ConfigMap{}, 0, cache.Indexers{}); inf == nil || len(m.db.Fallbacks()) != 1 {
+	if inf := ForControllerRuntime(m.db, Options{})(nil, &corev1.ConfigMap{}, 0, cache.Indexers{}); inf == nil ||
+		len(m.db.Fallbacks()) != 1 {
 		t.Errorf("%T, fallbacks %v", inf, m.db.Fallbacks())
 	}
-	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}
+	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}}}
 	inf, err := NewSharedIndexInformer(m.db, nil, &corev1.ConfigMap{}, o)
 	if err != nil {
 		t.Fatal(err)

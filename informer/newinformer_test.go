@@ -69,9 +69,12 @@ func (m *managed) errors(what string) (n int) {
 }
 
 // like makes a ListWatch with only the two functions that controller-runtime sets.
-func like[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error), open func(context.Context, metav1.ListOptions) (watch.Interface, error)) cache.ListerWatcher {
+func like[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error),
+	open func(context.Context, metav1.ListOptions) (watch.Interface, error)) cache.ListerWatcher {
 	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return list(ctx, o)
+		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.AllowWatchBookmarks = true
 			return open(ctx, o)
@@ -113,7 +116,8 @@ func TestForControllerRuntime(t *testing.T) {
 		m := w.managed()
 		cfg := w.config()
 		make := ForControllerRuntime(m.db, Options{})
-		dyn, meta := dynamic.NewForConfigOrDie(cfg).Resource(resource), metadata.NewForConfigOrDie(cfg).Resource(resource)
+		dyn, meta := dynamic.NewForConfigOrDie(cfg).Resource(resource),
+			metadata.NewForConfigOrDie(cfg).Resource(resource)
 		var ends []func()
 		for name, c := range map[string]struct {
 			lw      cache.ListerWatcher
@@ -176,7 +180,8 @@ func TestFallback(t *testing.T) {
 		},
 		"another cache has the list": {
 			lw: func(m *managed) cache.ListerWatcher {
-				if _, err := NewSharedIndexInformer(m.db, typedMaps(m.config(), ""), &corev1.ConfigMap{}, Options{}); err != nil {
+				if _, err := NewSharedIndexInformer(m.db, typedMaps(m.config(), ""), &corev1.ConfigMap{},
+					Options{}); err != nil {
 					t.Fatal(err)
 				}
 				return typedMaps(m.config(), "")
@@ -193,7 +198,8 @@ func TestFallback(t *testing.T) {
 			reason: "closed",
 		},
 		"a source for all lists": {
-			o:      Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps"}}},
+			o: Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1",
+				Resource: "configmaps"}}},
 			lw:     func(m *managed) cache.ListerWatcher { return typedMaps(m.config(), "") },
 			reason: "Options.Reflector.Source names one list",
 		},
@@ -226,7 +232,9 @@ func TestFallback(t *testing.T) {
 			c.o.Strict, c.o.Reflector.OnState = true, func(s reflector.State) { states = append(states, s) }
 			inf := ForControllerRuntime(m.db, c.o)(c.lw(m), &corev1.ConfigMap{}, 0, byNamespace)
 			failed := make(chan error, 100)
-			if err := inf.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { failed <- err }); err != nil {
+			if err := inf.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+				failed <- err
+			}); err != nil {
 				t.Fatal(err)
 			}
 			end := start(t, inf)
@@ -236,7 +244,8 @@ func TestFallback(t *testing.T) {
 			if inf.HasSynced() {
 				t.Error("it has synced")
 			}
-			if s := inf.(interface{ State() reflector.State }).State(); s.Phase != reflector.PhaseUnclaimed || !strings.Contains(s.Reason, c.reason) {
+			if s := inf.(interface{ State() reflector.State }).State(); s.Phase != reflector.PhaseUnclaimed ||
+				!strings.Contains(s.Reason, c.reason) {
 				t.Errorf("its state is %v", s)
 			}
 			if len(states) != 1 || states[0].Phase != reflector.PhaseUnclaimed {
@@ -266,7 +275,9 @@ func TestFallbackHasTheOptions(t *testing.T) {
 	}
 	resynced := make(chan struct{})
 	var once sync.Once
-	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, _ any) { once.Do(func() { close(resynced) }) }})
+	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, _ any) {
+		once.Do(func() { close(resynced) })
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +298,8 @@ func TestFallbackHasTheOptions(t *testing.T) {
 func (m *managed) fell(t *testing.T, reason string, strict bool) {
 	t.Helper()
 	all := m.db.Fallbacks()
-	if len(all) != 1 || all[0].Type != "*v1.ConfigMap" || !strings.Contains(all[0].Reason, reason) || all[0].Strict != strict || all[0].Count != 1 || all[0].Last.IsZero() {
+	if len(all) != 1 || all[0].Type != "*v1.ConfigMap" || !strings.Contains(all[0].Reason, reason) ||
+		all[0].Strict != strict || all[0].Count != 1 || all[0].Last.IsZero() {
 		t.Errorf("fallbacks %+v", all)
 	}
 	what := "in memory only"

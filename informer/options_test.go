@@ -69,7 +69,9 @@ func TestOptionsArrive(t *testing.T) {
 			with: Options{Reflector: reflector.Options{PurgeDenied: true}},
 			shows: func(l *life) string {
 				on := &atomic.Bool{}
-				l.sim.FailNext(func(r *http.Request) bool { return on.Load() && strings.HasSuffix(r.URL.Path, "/configmaps") }, 1<<30,
+				l.sim.FailNext(func(r *http.Request) bool {
+					return on.Load() && strings.HasSuffix(r.URL.Path, "/configmaps")
+				}, 1<<30,
 					kubesim.Answer(apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("no"))))
 				l.run().synced()
 				on.Store(true)
@@ -175,7 +177,8 @@ func TestAnyOptionValues(t *testing.T) {
 func TestAnyDurableOptionValues(t *testing.T) {
 	cases := map[string]DurableOptions{
 		"none": {}, "Workers negative": {Workers: -1}, "many Workers": {Workers: 100},
-		"longest backoff": {RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Minute, longest)},
+		"longest backoff": {RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Minute,
+			longest)},
 	}
 	for name, o := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,9 @@ func TestFilteredWatches(t *testing.T) {
 		w.create("a")
 		client := kubernetes.NewForConfigOrDie(w.config()).CoreV1().ConfigMaps("")
 		lw := &cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return client.List(ctx, o)
+			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				in, err := client.Watch(ctx, o)
 				if err != nil {

@@ -18,7 +18,8 @@ import (
 // and the program's writes are in the file.
 func TestNeverRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
-	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}
+	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}}}
 	for life := range 2 {
 		db, err := boltstore.Open(path, boltstore.Options{})
 		if err != nil {
@@ -31,7 +32,9 @@ func TestNeverRun(t *testing.T) {
 		if _, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := inf.AddDurableHandler("d", DurableHandlerFunc(func(context.Context, Event) error { return nil }), DurableOptions{}); err != nil {
+		if _, err := inf.AddDurableHandler("d", DurableHandlerFunc(func(context.Context, Event) error {
+			return nil
+		}), DurableOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(inf.GetStore().List()); n != life {
@@ -58,7 +61,8 @@ func TestWritesAfterTheEnd(t *testing.T) {
 	}
 	defer db.Close()
 	inf, err := NewSharedIndexInformer(db, newModelServer().listWatch(), &corev1.ConfigMap{},
-		Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
+		Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+			Form: boltstore.FormTyped}}})
 	if err != nil {
 		t.Fatal(err)
 	}

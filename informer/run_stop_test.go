@@ -145,9 +145,12 @@ func TestStopDoesNotWaitForCalls(t *testing.T) {
 				return db
 			}
 			db := open()
-			o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}
+			o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+				Form: boltstore.FormTyped}}}
 			if tc.name == "question" { // of a life that resumes
-				inf, err := NewSharedIndexInformer(db, newDeaf(func(string, metav1.ListOptions) bool { return false }).listWatch(), &corev1.ConfigMap{}, o)
+				inf, err := NewSharedIndexInformer(db, newDeaf(func(string, metav1.ListOptions) bool {
+					return false
+				}).listWatch(), &corev1.ConfigMap{}, o)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -168,7 +171,8 @@ func TestStopDoesNotWaitForCalls(t *testing.T) {
 			}
 			st := again.Store().State()
 			if tc.name != "watch" && (st.Objects != before.Objects || st.ResourceVersion != before.ResourceVersion) {
-				t.Errorf("%d objects at %q, and %d at %q before", st.Objects, st.ResourceVersion, before.Objects, before.ResourceVersion)
+				t.Errorf("%d objects at %q, and %d at %q before", st.Objects, st.ResourceVersion, before.Objects,
+					before.ResourceVersion)
 			}
 			if tc.name == "watch" {
 				eventually(t, "the late watch is stopped", func() bool {
@@ -213,7 +217,8 @@ func TestStopLeavesNoGoroutine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}
+	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}}}
 	warm, err := NewSharedIndexInformer(db, lw(), &corev1.ConfigMap{}, o)
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +257,8 @@ func TestStopLeavesNoGoroutine(t *testing.T) {
 					continue // of another test
 				}
 				seen++
-				if strings.Contains(g, "kubewake/reflector.") || strings.Contains(g, "kubewake/informer.(") || strings.Contains(g, "cache.(*Reflector)") {
+				if strings.Contains(g, "kubewake/reflector.") || strings.Contains(g, "kubewake/informer.(") ||
+					strings.Contains(g, "cache.(*Reflector)") {
 					t.Errorf("stock %v: left behind:\n%s", stock, g)
 				}
 			}
@@ -279,7 +285,9 @@ func TestGoroutinesAfterRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		told := make(chan struct{}, 100)
-		if _, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { told <- struct{}{} }}); err != nil {
+		if _, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+			told <- struct{}{}
+		}}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

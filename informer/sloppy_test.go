@@ -172,7 +172,8 @@ func (s *sloppy) next(at int, until time.Time) (events []watch.Event, now int, e
 }
 
 func bookmarkAt(rv int) watch.Event {
-	return watch.Event{Type: watch.Bookmark, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: fmt.Sprint(rv)}}}
+	return watch.Event{Type: watch.Bookmark,
+		Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: fmt.Sprint(rv)}}}
 }
 
 // noGhosts is a handler that is told of no object after its delete, and of no delete twice
@@ -217,8 +218,9 @@ func TestSloppyServer(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 1))
-				s := &sloppy{r: rand.New(rand.NewPCG(seed, 2)), repeats: r.IntN(2) == 0, shuffles: r.IntN(3) == 0, goesBack: r.IntN(2) == 0,
-					objs: map[string]*corev1.ConfigMap{}, lists: map[string]map[string]*corev1.ConfigMap{}}
+				s := &sloppy{r: rand.New(rand.NewPCG(seed, 2)), repeats: r.IntN(2) == 0, shuffles: r.IntN(3) == 0,
+					goesBack: r.IntN(2) == 0,
+					objs:     map[string]*corev1.ConfigMap{}, lists: map[string]map[string]*corev1.ConfigMap{}}
 				w := &world{t: t, path: t.TempDir() + "/wake.db"}
 				lives := 0
 				plain, durable := noGhosts{newRecorder(t), &lives, map[types.UID]int{}}, newLedger(t)
@@ -229,9 +231,13 @@ func TestSloppyServer(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}
-					o.Reflector.Confirm = []reflector.Confirm{reflector.ConfirmAuto, reflector.ConfirmBookmark, reflector.ConfirmList}[r.IntN(3)]
-					inf, err := NewSharedIndexInformer(db, &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}, &corev1.ConfigMap{}, o)
+					o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1",
+						Resource: "configmaps", Form: boltstore.FormTyped}}}
+					o.Reflector.Confirm = []reflector.Confirm{reflector.ConfirmAuto, reflector.ConfirmBookmark,
+						reflector.ConfirmList}[r.IntN(3)]
+					inf, err := NewSharedIndexInformer(db,
+						&cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch},
+						&corev1.ConfigMap{}, o)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -249,9 +255,12 @@ func TestSloppyServer(t *testing.T) {
 					case k < 14:
 						s.change()
 					case k < 18:
-						time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond) // on the bubble's clock, which takes no time: what is under way ends or not
+						// on the bubble's clock, which takes no time: what is under way ends or
+						// not
+						time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
 					case k < 19:
-						time.Sleep(time.Duration(r.IntN(200)) * time.Second) // on the bubble's clock, which takes no time: watches end meanwhile
+						// on the bubble's clock, which takes no time: watches end meanwhile
+						time.Sleep(time.Duration(r.IntN(200)) * time.Second)
 					default:
 						l.end()
 						l = live()

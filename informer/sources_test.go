@@ -63,7 +63,8 @@ func TestCostOfManySources(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for i := range sources {
 			for j := range objects {
-				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns", i), Name: fmt.Sprint("cm", j)}, Data: map[string]string{"": "data"}}
+				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns", i),
+					Name: fmt.Sprint("cm", j)}, Data: map[string]string{"": "data"}}
 				if err := w.sim.Create(o); err != nil {
 					t.Fatal(err)
 				}
@@ -92,7 +93,8 @@ func TestCostOfManySources(t *testing.T) {
 			mu.Unlock()
 		}
 		life := func() (db *boltstore.DB, infs []*Informer, end func()) {
-			db, err := boltstore.Open(w.path, boltstore.Options{ObjectMemory: -1}) // what a source costs besides its objects
+			// what a source costs besides its objects
+			db, err := boltstore.Open(w.path, boltstore.Options{ObjectMemory: -1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +103,8 @@ func TestCostOfManySources(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range sources {
 				lw := cache.NewListWatchFromClient(client, "configmaps", fmt.Sprint("ns", i), fields.Everything())
-				inf, err := NewSharedIndexInformer(db, lw, &corev1.ConfigMap{}, Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}})
+				inf, err := NewSharedIndexInformer(db, lw, &corev1.ConfigMap{},
+					Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -149,20 +152,23 @@ func TestCostOfManySources(t *testing.T) {
 					probes++
 				}
 			}
-			t.Logf("life %d: synced after %s, %d goroutines and %d bytes of heap a source with the server's, %+v while they started, %d full reads, %d questions, %d bytes, at most %d lists at once",
+			t.Logf("life %d: synced after %s, %d goroutines and %d bytes of heap a source with the server's, %+v "+
+				"while they started, %d full reads, %d questions, %d bytes, at most %d lists at once",
 				n, took, goroutines, heap, starting, full, probes, body, most)
 			if goroutines > 18 || heap > 70_000 || starting.goroutines > 18 || starting.heap > 70_000 {
 				t.Errorf("%d goroutines, %d bytes a source; while they started %+v", goroutines, heap, starting)
 			}
 			committed := transactions(t, db)
 			for i := range sources {
-				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns", i), Name: fmt.Sprint("change", n)}}
+				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns", i),
+					Name: fmt.Sprint("change", n)}}
 				if err := w.sim.Create(o); err != nil {
 					t.Fatal(err)
 				}
 			}
 			// Bookmarks are of versions after the last event of the type only.
-			if err := w.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node", n)}}); err != nil {
+			if err := w.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node",
+				n)}}); err != nil {
 				t.Fatal(err)
 			}
 			after(time.Second)

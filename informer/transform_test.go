@@ -145,7 +145,8 @@ func TestRefusedUnderAnotherName(t *testing.T) {
 			told := h.take()
 			f.transform.Store(false)
 			eventually(t, fmt.Sprint(want), func() bool {
-				return slices.Equal(h.names(), want) && len(l.inf.GetStore().ListKeys()) == len(want) && l.inf.HasSynced()
+				return slices.Equal(h.names(), want) && len(l.inf.GetStore().ListKeys()) == len(want) &&
+					l.inf.HasSynced()
 			})
 			if told = append(told, h.take()...); len(want) == 2 && slices.Contains(told, "missed default-a") {
 				t.Error("told that it is gone:", told)

@@ -283,8 +283,10 @@ func (m *turmoil) settle() {
 		if n := s.inf.store.State().Timeline; n > uint64(m.rewinds) && !m.maimed {
 			m.fault("source %d: timeline %d, restored %d times", i, n, m.rewinds)
 		}
-		if st := s.inf.State(); st.Phase != reflector.PhaseLive && st.Phase != reflector.PhaseCatchingUp || st.Degraded != "" || st.Unstored > 0 || st.Unindexed > 0 {
-			m.fault("source %d: %s since %v, target %v, now %v %v %v", i, st, st.Since, st.ResourceVersion, time.Now(), m.sim.Revision(), st.Relists)
+		if st := s.inf.State(); st.Phase != reflector.PhaseLive && st.Phase != reflector.PhaseCatchingUp ||
+			st.Degraded != "" || st.Unstored > 0 || st.Unindexed > 0 {
+			m.fault("source %d: %s since %v, target %v, now %v %v %v", i, st, st.Since, st.ResourceVersion,
+				time.Now(), m.sim.Revision(), st.Relists)
 		}
 	}
 	if why := m.unsound(); why != "" {
@@ -295,10 +297,13 @@ func (m *turmoil) settle() {
 // fresh waits for the server's confirmation and compares the store with the server.
 func (m *turmoil) fresh() {
 	s := m.sources[m.r.IntN(len(m.sources))]
-	time.Sleep(time.Microsecond) // on the bubble's clock, which takes no time: what was confirmed in this instant, before the last change, is older than 0
+	// on the bubble's clock, which takes no time: what was confirmed in this instant, before the
+	// last change, is older than 0
+	time.Sleep(time.Microsecond)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+m.r.IntN(120))*time.Second)
 	defer cancel()
-	if err := s.inf.WaitForFresh(ctx, 0); err != nil || m.restores && !m.noticed || m.transFails.Load() || s.inf.State().Unstored > 0 {
+	if err := s.inf.WaitForFresh(ctx, 0); err != nil || m.restores && !m.noticed || m.transFails.Load() ||
+		s.inf.State().Unstored > 0 {
 		m.say("fresh: %v", err)
 		return
 	}
@@ -317,7 +322,8 @@ func (m *turmoil) notice(rev uint64) {
 		st := s.inf.store.State()
 		for _, rv := range []string{st.ResourceVersion, s.inf.LastSyncResourceVersion(), s.inf.store.NewestPage()} {
 			if n, _ := strconv.ParseUint(rv, 10, 64); n > rev && st.Synced && !s.inf.store.Restored() { // "" is 0
-				return fmt.Sprint(rv, " ", s.inf.State(), st.ResourceVersion, " epoch ", s.inf.store.Epoch(), " cluster ", m.cluster)
+				return fmt.Sprint(rv, " ", s.inf.State(), st.ResourceVersion, " epoch ", s.inf.store.Epoch(),
+					" cluster ", m.cluster)
 			}
 		}
 		return ""

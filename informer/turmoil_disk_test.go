@@ -223,7 +223,8 @@ func (m *turmoil) discard(power bool) {
 		m.fatal(err)
 	}
 	m.say("the end, power %v: %s", power, doing)
-	m.deaths[fmt.Sprintf("%s %s", map[bool]string{true: "power", false: "process"}[power], strings.Join(strings.Fields(doing)[:2], " "))]++
+	m.deaths[fmt.Sprintf("%s %s", map[bool]string{true: "power", false: "process"}[power],
+		strings.Join(strings.Fields(doing)[:2], " "))]++
 	if power {
 		m.boot++
 		if !m.synced {

@@ -47,7 +47,8 @@ func (m *turmoil) fatal(err error) {
 
 func (m *turmoil) story() string {
 	m.logMu.Lock()
-	s := fmt.Sprintf("restores %v, encrypted %v, memory %d, small disk %v:\n%s", m.restores, m.sealed, m.memory, m.mounted != "", strings.Join(m.log, "\n"))
+	s := fmt.Sprintf("restores %v, encrypted %v, memory %d, small disk %v:\n%s", m.restores, m.sealed, m.memory,
+		m.mounted != "", strings.Join(m.log, "\n"))
 	m.logMu.Unlock()
 	for _, src := range m.sources {
 		for _, b := range []*belief{src.plain, src.durable} {
@@ -220,7 +221,9 @@ func (m *turmoil) mend() {
 func (m *turmoil) unsound() string {
 	r, err := m.db.Check()
 	if m.hurt || m.maimed {
-		r.Problems = slices.DeleteFunc(r.Problems, func(p string) bool { return strings.Contains(p, "neither in use nor free") })
+		r.Problems = slices.DeleteFunc(r.Problems, func(p string) bool {
+			return strings.Contains(p, "neither in use nor free")
+		})
 	}
 	if err == nil && r.Sound() {
 		return ""
@@ -229,7 +232,8 @@ func (m *turmoil) unsound() string {
 }
 
 func identity(o *corev1.ConfigMap) string {
-	return fmt.Sprint(o.UID, " ", o.ResourceVersion, " ", o.Namespace, "/", o.Name, " ", o.Data["data"], " ", o.Data["c"], " ", crc32.ChecksumIEEE([]byte(o.Data["large"])))
+	return fmt.Sprint(o.UID, " ", o.ResourceVersion, " ", o.Namespace, "/", o.Name, " ", o.Data["data"], " ",
+		o.Data["c"], " ", crc32.ChecksumIEEE([]byte(o.Data["large"])))
 }
 
 // record notes that the server has had the object.
@@ -354,9 +358,12 @@ func (m *turmoil) linkFaults() {
 	m.sim.FailNext(func(q *http.Request) bool {
 		return m.torn.Load() > 0 && q.Context().Value(whole{}) == nil && m.aimed(q)
 	}, 1<<30, func(w http.ResponseWriter, q *http.Request) {
-		m.sim.ServeHTTP(&tornAnswer{w, int(m.torn.Load())}, q.WithContext(context.WithValue(q.Context(), whole{}, true)))
+		m.sim.ServeHTTP(&tornAnswer{w, int(m.torn.Load())},
+			q.WithContext(context.WithValue(q.Context(), whole{}, true)))
 	})
-	m.sim.FailNext(func(q *http.Request) bool { return m.busy.Load() > 0 && m.aimed(q) }, 1<<30, func(w http.ResponseWriter, q *http.Request) {
+	m.sim.FailNext(func(q *http.Request) bool {
+		return m.busy.Load() > 0 && m.aimed(q)
+	}, 1<<30, func(w http.ResponseWriter, q *http.Request) {
 		kubesim.Answer(map[int64]*apierrors.StatusError{
 			429: apierrors.NewTooManyRequests("later", 2),
 			500: apierrors.NewInternalError(errors.New("no")),

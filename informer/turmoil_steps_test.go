@@ -81,7 +81,8 @@ func (m *turmoil) recreate() {
 var nodes atomic.Int64
 
 func (m *turmoil) node() {
-	if err := m.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", nodes.Add(1))}}); err != nil {
+	if err := m.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n",
+		nodes.Add(1))}}); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -206,7 +207,8 @@ func (m *turmoil) step() {
 		m.sim.CompactLists()
 	case k < 67:
 		m.say("restart")
-		if err := m.sim.Restart(kubesim.RestartOptions{Down: time.Duration(m.r.IntN(30)) * time.Second, Initializing: m.r.IntN(4)}); err != nil {
+		if err := m.sim.Restart(kubesim.RestartOptions{Down: time.Duration(m.r.IntN(30)) * time.Second,
+			Initializing: m.r.IntN(4)}); err != nil {
 			m.t.Fatal(err)
 		}
 	case k < 68:

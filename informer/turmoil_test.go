@@ -125,7 +125,8 @@ func (m *turmoil) fileOptions() boltstore.Options {
 
 func (m *turmoil) start() {
 	m.life++
-	m.say("life %d: transform %d, index %d, confirm %v, audit %v, synced %v, encrypted %v", m.life, m.trans, m.index, m.confirm, m.audit, m.synced, m.sealed)
+	m.say("life %d: transform %d, index %d, confirm %v, audit %v, synced %v, encrypted %v", m.life, m.trans, m.index,
+		m.confirm, m.audit, m.synced, m.sealed)
 	m.open()
 	cfg := m.config()
 	for _, s := range m.sources {
@@ -163,7 +164,8 @@ func (m *turmoil) start() {
 				return o, nil
 			}
 		}
-		lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", s.ns, fields.Everything())
+		lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps",
+			s.ns, fields.Everything())
 		m.try("claim", func() (err error) {
 			s.inf, err = NewSharedIndexInformer(m.db, lw, &corev1.ConfigMap{}, io)
 			return err
@@ -223,7 +225,8 @@ func (m *turmoil) options() {
 	if m.r.IntN(3) == 0 {
 		m.index = m.r.IntN(3)
 	}
-	m.confirm = []reflector.Confirm{reflector.ConfirmAuto, reflector.ConfirmBookmark, reflector.ConfirmList}[m.r.IntN(3)]
+	m.confirm = []reflector.Confirm{reflector.ConfirmAuto, reflector.ConfirmBookmark,
+		reflector.ConfirmList}[m.r.IntN(3)]
 	m.metadata = m.r.IntN(2) == 0
 	if m.r.IntN(3) == 0 {
 		m.synced = !m.synced
@@ -269,13 +272,15 @@ func TestTurmoil(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			synctest.Test(t, func(t *testing.T) {
-				so := kubesim.Options{HistorySize: 100_000, InitialRV: 1000, NoFlowSchemas: r.IntN(3) == 0, NoBookmarks: r.IntN(6) == 0}
+				so := kubesim.Options{HistorySize: 100_000, InitialRV: 1000, NoFlowSchemas: r.IntN(3) == 0,
+					NoBookmarks: r.IntN(6) == 0}
 				sim := kubesim.New(so)
 				if err := sim.StartPipes(); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(sim.Close)
-				m := &turmoil{world: &world{t: t, sim: sim}, r: r, began: time.Now(), rv: 100_000, deaths: deaths, had: map[string]bool{}, strange: map[string]string{}}
+				m := &turmoil{world: &world{t: t, sim: sim}, r: r, began: time.Now(), rv: 100_000, deaths: deaths,
+					had: map[string]bool{}, strange: map[string]string{}}
 				m.place(t.TempDir())
 				m.restores = r.IntN(2) == 0
 				if m.restores || r.IntN(2) == 0 {
@@ -291,7 +296,9 @@ func TestTurmoil(t *testing.T) {
 				for i := range 1 + r.IntN(3) {
 					s := &tsource{purge: r.IntN(3) == 0, ns: []string{"", "web", "default"}[i]}
 					for _, d := range []bool{false, true} {
-						b := &belief{m: m, s: s, durable: d, name: fmt.Sprintf("source %d durable %v", i, d), there: map[string]*corev1.ConfigMap{}, gone: map[types.UID]int{}, excused: map[types.UID]bool{}}
+						b := &belief{m: m, s: s, durable: d, name: fmt.Sprintf("source %d durable %v", i, d),
+							there: map[string]*corev1.ConfigMap{}, gone: map[types.UID]int{},
+							excused: map[types.UID]bool{}}
 						b.cond.L = &b.mu
 						if d {
 							s.durable = b

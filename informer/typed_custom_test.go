@@ -69,7 +69,8 @@ func typedWidgets(t *testing.T, cfg *rest.Config) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			l := &typedWidgetList{}
-			return l, client.Get().Resource("widgets").VersionedParams(&o, runtime.NewParameterCodec(types)).Do(ctx).Into(l)
+			return l, client.Get().Resource("widgets").VersionedParams(&o,
+				runtime.NewParameterCodec(types)).Do(ctx).Into(l)
 		},
 		WatchFuncWithContext: watches.WatchFuncWithContext,
 	}
@@ -114,14 +115,17 @@ func TestTypedCustomResource(t *testing.T) {
 	for life, want := range [][]string{{"w0 red", "w1 red", "w2 red"}, {"w2 reformed", "w3 blue", "w4 reformed"}, nil} {
 		db, err := boltstore.Open(path, boltstore.Options{})
 		check(err)
-		inf, err := NewSharedIndexInformer(db, typedWidgets(t, reflector.WrapConfig(sim.RESTConfig())), &typedWidget{}, Options{})
+		inf, err := NewSharedIndexInformer(db, typedWidgets(t, reflector.WrapConfig(sim.RESTConfig())),
+			&typedWidget{}, Options{})
 		check(err)
 		var mu sync.Mutex
 		var told []string
 		added := make(chan any, 100)
 		gate := make(chan struct{})
 		replayed.Store(&gate)
-		reg, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { added <- obj }, UpdateFunc: func(_, obj any) {
+		reg, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
+			added <- obj
+		}, UpdateFunc: func(_, obj any) {
 			mu.Lock()
 			defer mu.Unlock()
 			w := obj.(*typedWidget)
@@ -143,7 +147,11 @@ func TestTypedCustomResource(t *testing.T) {
 			for i := range 3 { // by the watch
 				check(sim.Update(widget(fmt.Sprint("w", i), "red")))
 			}
-			eventually(t, "the watch has brought all", func() bool { mu.Lock(); defer mu.Unlock(); return len(told) == 3 })
+			eventually(t, "the watch has brought all", func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return len(told) == 3
+			})
 		}
 		stop()
 		<-ended

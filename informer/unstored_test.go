@@ -258,7 +258,9 @@ func TestIndexFunctionFailsOnce(t *testing.T) {
 				f.index.Store(false)
 				w.sim.ResetRequests()
 				l = w.live(byBookmark(f.options()), r)
-				eventually(t, "the objects have values in the next life", func() bool { return indexed(underData, "2") == 2 })
+				eventually(t, "the objects have values in the next life", func() bool {
+					return indexed(underData, "2") == 2
+				})
 				l.run().synced().equal()
 				for _, req := range w.sim.Requests() {
 					if req.FullRead() {
@@ -279,7 +281,9 @@ func TestTransformOfAnotherType(t *testing.T) {
 	}
 	r := newRecorder(t)
 	w.live(Options{}, r).run().synced().equal().replayed().end()
-	l := w.live(Options{TransformVersion: "1", Transform: func(any) (any, error) { return &corev1.Secret{}, nil }}, r).run()
+	l := w.live(Options{TransformVersion: "1", Transform: func(any) (any, error) {
+		return &corev1.Secret{}, nil
+	}}, r).run()
 	eventually(t, "degraded", func() bool {
 		return strings.Contains(l.inf.State().Degraded, "returned *v1.Secret, and the file keeps *v1.ConfigMap")
 	})
@@ -314,7 +318,8 @@ func TestRefusedForEver(t *testing.T) {
 			if i%600 == 0 {
 				w.update("b", fmt.Sprint(i))
 				after(500 * time.Millisecond)
-				if obj, _, err := l.inf.GetStore().GetByKey("default/b"); err != nil || obj.(*corev1.ConfigMap).Data["data"] != fmt.Sprint(i) {
+				if obj, _, err := l.inf.GetStore().GetByKey("default/b"); err != nil ||
+					obj.(*corev1.ConfigMap).Data["data"] != fmt.Sprint(i) {
 					t.Fatalf("b is held up: %v %v", obj, err)
 				}
 			}
@@ -336,7 +341,9 @@ func TestRefusedForEver(t *testing.T) {
 		// The next one is tried again after a second.
 		f.transform.Store(true)
 		w.update("a", "later")
-		time.Sleep(500 * time.Millisecond) // on the bubble's clock, which takes no time: the object has come, and is not tried again yet
+		// on the bubble's clock, which takes no time: the object has come, and is not tried again
+		// yet
+		time.Sleep(500 * time.Millisecond)
 		f.transform.Store(false)
 		time.Sleep(time.Second) // on the bubble's clock, which takes no time: the first backoff is a second
 		l.equal()
@@ -370,7 +377,8 @@ func (f *faults) cure() {
 // is missing in the file, and each index equals a recomputed one. An own write can make
 // the store equal to the server before the list that removes the note of the object.
 func (m *model) nothingNoted() {
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) { // between two looks: there is no signal to wait for
+	// between two looks: there is no signal to wait for
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
 		st, degraded := m.inf.Store().State(), m.inf.State().Degraded
 		if st.Unstored == 0 && st.Unindexed == 0 && degraded == "" {
 			break
@@ -381,7 +389,9 @@ func (m *model) nothingNoted() {
 	}
 	for _, o := range m.server.objects() {
 		objs, err := m.inf.GetIndexer().ByIndex(underData, o.Data["data"])
-		if err != nil || !slices.ContainsFunc(objs, func(is any) bool { return is.(*corev1.ConfigMap).Name == o.Name }) {
+		if err != nil || !slices.ContainsFunc(objs, func(is any) bool {
+			return is.(*corev1.ConfigMap).Name == o.Name
+		}) {
 			m.t.Fatalf("%s is not under its value: %v", o.Name, err)
 		}
 	}

@@ -36,7 +36,8 @@ func TestVersionZeroIsNone(t *testing.T) {
 			events := watch.NewFake()
 			lw := &cache.ListWatch{
 				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-					return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: []corev1.ConfigMap{*at("a", "3")}}, nil
+					return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "5"},
+						Items: []corev1.ConfigMap{*at("a", "3")}}, nil
 				},
 				WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 					watched <- o.ResourceVersion
@@ -44,7 +45,8 @@ func TestVersionZeroIsNone(t *testing.T) {
 				},
 			}
 			inf, err := NewSharedIndexInformer(db, lw, &corev1.ConfigMap{}, Options{
-				Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
+				Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+					Form: boltstore.FormTyped}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,10 +100,13 @@ func TestMaxStalenessWithoutVersions(t *testing.T) {
 				asked <- struct{}{}
 				return &corev1.ConfigMapList{Items: []corev1.ConfigMap{*cm("a")}}, tc.err
 			},
-			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), tc.err },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				return watch.NewFake(), tc.err
+			},
 		}
 		inf, err := NewSharedIndexInformer(db, lw, &corev1.ConfigMap{}, Options{MaxStaleness: tc.staleness,
-			Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
+			Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+				Form: boltstore.FormTyped}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -204,7 +204,9 @@ func (l *life) equal() *life {
 func (l *life) watching() *life {
 	l.t.Helper()
 	eventually(l.t, "watching", func() bool {
-		return slices.ContainsFunc(l.sim.Requests(), func(r kubesim.RequestRecord) bool { return r.Verb == "watch" && r.Open })
+		return slices.ContainsFunc(l.sim.Requests(), func(r kubesim.RequestRecord) bool {
+			return r.Verb == "watch" && r.Open
+		})
 	})
 	return l
 }

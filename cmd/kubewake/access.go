@@ -39,21 +39,30 @@ const (
 func (a *access) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&a.socket, "socket", beside, "the unix socket for this user; FILE.api.sock by default, or none")
-	f.StringVar(&a.listen, "listen", "127.0.0.1:0", "the loopback address for callers with the token in the kubeconfig; port 0 takes the last port again, or a free one; none turns it off")
-	f.StringVar(&a.kubeconfig, "write-kubeconfig", beside, "write a kubeconfig for the loopback address to this path; FILE.kubeconfig by default")
+	f.StringVar(&a.listen, "listen", "127.0.0.1:0",
+		"the loopback address for callers with the token in the kubeconfig; port 0 takes the last port again, or a "+
+			"free one; none turns it off")
+	f.StringVar(&a.kubeconfig, "write-kubeconfig", beside,
+		"write a kubeconfig for the loopback address to this path; FILE.kubeconfig by default")
 	f.StringVar(&a.tlsListen, "tls-listen", "", "the address for other users")
 	f.StringVar(&a.tls.Cert, "tls-cert", "", "the certificate for --tls-listen; it is read again when it changes")
 	f.StringVar(&a.tls.Key, "tls-key", "", "the certificate's key")
-	f.StringVar(&a.tls.ClientCA, "client-ca", "", "let in callers with a certificate of these CAs: the user is its common name, groups are its organizations")
+	f.StringVar(&a.tls.ClientCA, "client-ca", "",
+		"let in callers with a certificate of these CAs: the user is its common name, groups are its organizations")
 	f.BoolVar(&a.tls.Tokens, "token-review", false, "let in callers with a token that the server accepts")
 	f.BoolVar(&a.secrets, "secrets", false, "serve the file's Secrets")
-	f.StringVar(&a.reads, "reads", "fresh", "how reads without a resourceVersion are answered: fresh waits up to 5s until the server confirms the file's state, file does not")
-	f.DurationVar(&a.offline, "offline", time.Hour, "while the server cannot be asked, allow other users what it allowed them within this time")
+	f.StringVar(&a.reads, "reads", "fresh",
+		"how reads without a resourceVersion are answered: fresh waits up to 5s until the server confirms the "+
+			"file's state, file does not")
+	f.DurationVar(&a.offline, "offline", time.Hour,
+		"while the server cannot be asked, allow other users what it allowed them within this time")
 	f.DurationVar(&a.warnAfter, "warn-after", 5*time.Minute, "warn clients of data that is older")
 	f.IntVar(&a.limits.Connections, "max-connections", serve.DefaultLimits.Connections,
 		"connections at a time, to each address; the one that is idle longest gives way")
-	f.IntVar(&a.limits.Requests, "max-requests", serve.DefaultLimits.Requests, "requests at a time, besides watches, to each address; others get 429")
-	f.IntVar(&a.limits.Watches, "max-watches", serve.DefaultLimits.Watches, "watches and streams at a time, to each address; others get 429")
+	f.IntVar(&a.limits.Requests, "max-requests", serve.DefaultLimits.Requests,
+		"requests at a time, besides watches, to each address; others get 429")
+	f.IntVar(&a.limits.Watches, "max-watches", serve.DefaultLimits.Watches,
+		"watches and streams at a time, to each address; others get 429")
 }
 
 // check refuses flags that contradict each other.
@@ -99,7 +108,9 @@ func (a *access) link(cfg *rest.Config, clusters func(context.Context) []string)
 
 // serve lets callers in until end is called. path is the file's path, and cluster is the
 // name of the served cluster.
-func (a *access) serve(file serve.File, link *serve.Link, path, cluster string, logf func(string, ...any)) (end func() error, err error) {
+func (a *access) serve(file serve.File, link *serve.Link, path, cluster string, logf func(string, ...any)) (
+	end func() error, err error,
+) {
 	for _, given := range []string{a.socket, a.kubeconfig} {
 		if a.unsafe || given == beside || given == nobody { // the file's folder was looked at when it was opened
 			continue
@@ -203,7 +214,8 @@ func (a *access) serveLoopback(s *serve.Server, path string, logf func(string, .
 }
 
 func another(kubeconfig, at string) error {
-	return fmt.Errorf("another process serves, at https://%s, and %s is its kubeconfig; end it, or give another --write-kubeconfig, or --listen none", at, kubeconfig)
+	return fmt.Errorf("another process serves, at https://%s, and %s is its kubeconfig; end it, or give another "+
+		"--write-kubeconfig, or --listen none", at, kubeconfig)
 }
 
 // portStays says whether an address leaves the port open, so that the earlier port can

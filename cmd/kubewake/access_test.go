@@ -22,11 +22,13 @@ import (
 // TestServesNobody: if the socket is the only way in, and cannot be made, serve ends.
 func TestServesNobody(t *testing.T) {
 	path := filepath.Join(t.TempDir(), strings.Repeat("f", 150)) // too long for a socket's path
-	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", ResourceVersion: "1"}}})
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c",
+		ResourceVersion: "1"}}})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var errOut bytes.Buffer
-	code := run(ctx, genericiooptions.IOStreams{Out: &errOut, ErrOut: &errOut}, []string{"serve", "--listen", "none", "--db", path})
+	code := run(ctx, genericiooptions.IOStreams{Out: &errOut, ErrOut: &errOut},
+		[]string{"serve", "--listen", "none", "--db", path})
 	if code != 1 || !strings.Contains(errOut.String(), ".api.sock cannot be made") {
 		t.Errorf("%d %s", code, errOut.String())
 	}
@@ -99,7 +101,9 @@ func TestKubeconfigOnFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	life := func(kubeconfig string) (log string, err error) {
 		a := &access{socket: nobody, listen: "127.0.0.1:0", kubeconfig: kubeconfig}
-		end, err := a.serve(nil, nil, filepath.Join(dir, "f.db"), "", func(format string, args ...any) { log += fmt.Sprintf(format+"\n", args...) })
+		end, err := a.serve(nil, nil, filepath.Join(dir, "f.db"), "", func(format string, args ...any) {
+			log += fmt.Sprintf(format+"\n", args...)
+		})
 		if err != nil {
 			return log, err
 		}
@@ -108,7 +112,8 @@ func TestKubeconfigOnFullDisk(t *testing.T) {
 		}
 		return log, end()
 	}
-	short, long := filepath.Join(dir, "kc"), filepath.Join(dir, strings.Repeat("k", 250)) // no temporary file beside it has so long a name
+	// no temporary file beside it has so long a name
+	short, long := filepath.Join(dir, "kc"), filepath.Join(dir, strings.Repeat("k", 250))
 	if _, err := life(long); err == nil || !strings.Contains(err.Error(), "--write-kubeconfig") {
 		t.Errorf("the first life: %v", err)
 	}

@@ -52,7 +52,8 @@ func (q question) answerOf(sources []boltstore.State) (by []boltstore.State, not
 		return []boltstore.State{q.latest(by)}, "", nil
 	}
 	if by, left := q.ofOneCluster(sources, q.selector); len(by) > 0 {
-		return by, fmt.Sprintf("no source has all namespaces; showing the namespaces in the file: %s%s", namespacesOf(by), left), nil
+		return by, fmt.Sprintf("no source has all namespaces; showing the namespaces in the file: %s%s",
+			namespacesOf(by), left), nil
 	}
 	// The sources answer a part of the question.
 	if by, left := q.ofOneCluster(sources, nil); len(by) > 0 {
@@ -63,7 +64,9 @@ func (q question) answerOf(sources []boltstore.State) (by []boltstore.State, not
 
 // ofOneCluster is byNamespace for the cluster of the source that was confirmed last. left
 // names the sources of others. A source whose cluster is not known counts as of this one.
-func (q question) ofOneCluster(sources []boltstore.State, selector labels.Selector) (by []boltstore.State, left string) {
+func (q question) ofOneCluster(sources []boltstore.State, selector labels.Selector) (
+	by []boltstore.State, left string,
+) {
 	all := q.byNamespace(sources, selector)
 	known := slices.DeleteFunc(slices.Clone(all), func(st boltstore.State) bool { return st.ClusterUID == "" })
 	if len(known) == 0 {
@@ -84,7 +87,8 @@ func covering(sources []boltstore.State, q question) []boltstore.State {
 }
 
 func covers(src boltstore.Source, q question) bool {
-	return (src.Namespace == "" || src.Namespace == q.namespace) && src.FieldSelector == "" && src.ShardSelector == "" &&
+	return (src.Namespace == "" || src.Namespace == q.namespace) && src.FieldSelector == "" &&
+		src.ShardSelector == "" &&
 		implies(q.selector, src.LabelSelector)
 }
 
@@ -133,7 +137,8 @@ func (q question) byNamespace(sources []boltstore.State, selector labels.Selecto
 	of := map[string][]boltstore.State{}
 	for _, st := range sources {
 		ns := st.Source.Namespace
-		if (q.namespace == "" || ns == "" || ns == q.namespace) && (selector == nil || covers(st.Source, question{namespace: ns, selector: selector})) {
+		if (q.namespace == "" || ns == "" || ns == q.namespace) &&
+			(selector == nil || covers(st.Source, question{namespace: ns, selector: selector})) {
 			of[ns] = append(of[ns], st)
 		}
 	}
@@ -143,7 +148,9 @@ func (q question) byNamespace(sources []boltstore.State, selector labels.Selecto
 	for _, same := range of {
 		by = append(by, q.latest(same))
 	}
-	slices.SortFunc(by, func(a, b boltstore.State) int { return strings.Compare(a.Source.Namespace, b.Source.Namespace) })
+	slices.SortFunc(by, func(a, b boltstore.State) int {
+		return strings.Compare(a.Source.Namespace, b.Source.Namespace)
+	})
 	return by
 }
 

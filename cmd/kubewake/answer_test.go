@@ -15,16 +15,19 @@ import (
 // in returns a source that was confirmed at that minute.
 func in(kind, resource, namespace, selector string, minute int) boltstore.State {
 	g := schema.ParseGroupResource(resource)
-	return boltstore.State{Kind: kind, APIVersion: schema.GroupVersion{Group: g.Group, Version: "v1"}.String(), Synced: true, Confirmed: time.Unix(int64(minute*60), 0),
-		Scope:  boltstore.ScopeNamespaced,
-		Source: boltstore.Source{Group: g.Group, Version: "v1", Resource: g.Resource, Namespace: namespace, LabelSelector: selector, Form: boltstore.FormUnstructured}}
+	return boltstore.State{Kind: kind, APIVersion: schema.GroupVersion{Group: g.Group, Version: "v1"}.String(),
+		Synced: true, Confirmed: time.Unix(int64(minute*60), 0),
+		Scope: boltstore.ScopeNamespaced,
+		Source: boltstore.Source{Group: g.Group, Version: "v1", Resource: g.Resource, Namespace: namespace,
+			LabelSelector: selector, Form: boltstore.FormUnstructured}}
 }
 
 func TestInFile(t *testing.T) {
 	core, knative := in("Service", "services", "", "", 1), in("Service", "services.serving.knative.dev", "", "", 2)
 	knative.Names = []string{"service", "ksvc"}
 	events, newEvents := in("Event", "events", "", "", 1), in("Event", "events.events.k8s.io", "", "", 2)
-	ingress, openshift := in("Ingress", "ingresses.networking.k8s.io", "", "", 1), in("Ingress", "ingresses.config.openshift.io", "", "", 2)
+	ingress, openshift := in("Ingress", "ingresses.networking.k8s.io", "", "", 1),
+		in("Ingress", "ingresses.config.openshift.io", "", "", 2)
 	one, two := in("Gadget", "gadgets.b.example.org", "", "", 1), in("Gadget", "gadgets.c.example.org", "", "", 2)
 	kruise := in("StatefulSet", "statefulsets.apps.kruise.io", "", "", 1)
 	unread := boltstore.State{Source: boltstore.Source{Resource: "services"}}
@@ -34,18 +37,28 @@ func TestInFile(t *testing.T) {
 		states []boltstore.State
 		want   string // the one source, or the types that an error names
 	}{
-		{"services", all, "services/v1"}, {"service", all, "services/v1"}, {"svc", all, "services/v1"}, {"Services", all, "services/v1"},
+		{"services", all, "services/v1"}, {"service", all, "services/v1"}, {"svc", all, "services/v1"},
+		{"Services", all, "services/v1"},
 		{"services.", all, "services/v1"}, {"services.v1.", all, "services/v1"},
-		{"ksvc", all, "services.serving.knative.dev/v1"}, {"services.serving.knative.dev", all, "services.serving.knative.dev/v1"},
-		{"services.v1.serving.knative.dev", all, "services.serving.knative.dev/v1"}, {"services.serving", all, "services.serving.knative.dev/v1"},
-		{"services", []boltstore.State{knative}, "services.serving.knative.dev/v1"}, {"svc", []boltstore.State{knative}, ""},
+		{"ksvc", all, "services.serving.knative.dev/v1"},
+		{"services.serving.knative.dev", all, "services.serving.knative.dev/v1"},
+		{"services.v1.serving.knative.dev", all, "services.serving.knative.dev/v1"},
+		{"services.serving", all, "services.serving.knative.dev/v1"},
+		{"services", []boltstore.State{knative}, "services.serving.knative.dev/v1"},
+		{"svc", []boltstore.State{knative}, ""},
 		{"services.apps", all, ""}, {"pods", all, ""}, {"", all, ""},
-		{"events", all, "events/v1"}, {"ev", all, "events/v1"}, {"events.events.k8s.io", all, "events.events.k8s.io/v1"},
-		{"ingresses", all, "ingresses.networking.k8s.io/v1"}, {"ing", all, "ingresses.networking.k8s.io/v1"}, {"ingresses.config", all, "ingresses.config.openshift.io/v1"},
-		{"gadgets", all, "gadgets.b.example.org, gadgets.c.example.org"}, {"gadget", all, "gadgets.b.example.org, gadgets.c.example.org"},
-		{"statefulsets.apps", []boltstore.State{kruise}, ""}, {"sts.apps", []boltstore.State{kruise}, ""}, {"statefulset.apps", []boltstore.State{kruise}, ""},
-		{"statefulsets.apps.kruise.io", []boltstore.State{kruise}, "statefulsets.apps.kruise.io/v1"}, {"statefulsets.apps.kruise", []boltstore.State{kruise}, "statefulsets.apps.kruise.io/v1"},
-		{"gadgets.c", all, "gadgets.c.example.org/v1"}, {"gadgets", []boltstore.State{two, core}, "gadgets.c.example.org/v1"},
+		{"events", all, "events/v1"}, {"ev", all, "events/v1"},
+		{"events.events.k8s.io", all, "events.events.k8s.io/v1"},
+		{"ingresses", all, "ingresses.networking.k8s.io/v1"}, {"ing", all, "ingresses.networking.k8s.io/v1"},
+		{"ingresses.config", all, "ingresses.config.openshift.io/v1"},
+		{"gadgets", all, "gadgets.b.example.org, gadgets.c.example.org"},
+		{"gadget", all, "gadgets.b.example.org, gadgets.c.example.org"},
+		{"statefulsets.apps", []boltstore.State{kruise}, ""}, {"sts.apps", []boltstore.State{kruise}, ""},
+		{"statefulset.apps", []boltstore.State{kruise}, ""},
+		{"statefulsets.apps.kruise.io", []boltstore.State{kruise}, "statefulsets.apps.kruise.io/v1"},
+		{"statefulsets.apps.kruise", []boltstore.State{kruise}, "statefulsets.apps.kruise.io/v1"},
+		{"gadgets.c", all, "gadgets.c.example.org/v1"},
+		{"gadgets", []boltstore.State{two, core}, "gadgets.c.example.org/v1"},
 	} {
 		found, err := inFile(tc.states, tc.arg)
 		var got []string
@@ -69,15 +82,21 @@ func TestElsewhere(t *testing.T) {
 		arg, group string
 		want       bool
 	}{
-		{"services", "services", false}, {"services", "services.serving.knative.dev", true}, {"Service", "services.serving.knative.dev", true},
-		{"services.serving.knative.dev", "services.serving.knative.dev", false}, {"services.serving", "services.serving.knative.dev", true},
+		{"services", "services", false}, {"services", "services.serving.knative.dev", true},
+		{"Service", "services.serving.knative.dev", true},
+		{"services.serving.knative.dev", "services.serving.knative.dev", false},
+		{"services.serving", "services.serving.knative.dev", true},
 		{"services.v1.serving.knative.dev", "services.serving.knative.dev", false}, {"services.v1", "services", false},
-		{"statefulsets.apps", "statefulsets.apps.kruise.io", true}, {"statefulsets.apps", "statefulsets.apps", false}, {"statefulsets.v1.apps", "statefulsets.apps", false},
+		{"statefulsets.apps", "statefulsets.apps.kruise.io", true}, {"statefulsets.apps", "statefulsets.apps", false},
+		{"statefulsets.v1.apps", "statefulsets.apps", false},
 		{"rc", "rainclouds.example.org", true},
 		{"ksvc", "services.serving.knative.dev", false}, {"svc", "services", false},
-		{"events", "events.events.k8s.io", true}, {"events.events.k8s.io", "events.events.k8s.io", false}, {"events", "events", false},
-		{"ingresses", "ingresses.config.openshift.io", true}, {"ingresses", "ingresses.networking.k8s.io", false}, {"endpoints", "endpoints", false},
-		{"deployments", "deployments.apps", false}, {"deploy", "deployments.apps", false}, {"deploy", "deployments.extensions", true},
+		{"events", "events.events.k8s.io", true}, {"events.events.k8s.io", "events.events.k8s.io", false},
+		{"events", "events", false},
+		{"ingresses", "ingresses.config.openshift.io", true}, {"ingresses", "ingresses.networking.k8s.io", false},
+		{"endpoints", "endpoints", false},
+		{"deployments", "deployments.apps", false}, {"deploy", "deployments.apps", false},
+		{"deploy", "deployments.extensions", true},
 		{"gadgets", "gadgets.b.example.org", false},
 	} {
 		if got := elsewhere(tc.arg, schema.ParseGroupResource(tc.group)); got != tc.want {
@@ -91,7 +110,8 @@ func TestKnown(t *testing.T) {
 	old.Source.Version, old.Names, latest.Scope = "v1beta1", []string{"gd"}, ""
 	old.Columns = []boltstore.Column{{Name: "Size"}} // may have another place in v1
 	r, ok := known([]boltstore.State{old, latest})
-	if !ok || r.gvr.Version != "v1" || r.gvk.Kind != "Gadget" || r.Scope != boltstore.ScopeNamespaced || !slices.Equal(r.Names, old.Names) || len(r.Columns) > 0 {
+	if !ok || r.gvr.Version != "v1" || r.gvk.Kind != "Gadget" || r.Scope != boltstore.ScopeNamespaced ||
+		!slices.Equal(r.Names, old.Names) || len(r.Columns) > 0 {
 		t.Errorf("%+v", r)
 	}
 	if _, ok := known(nil); ok {
@@ -157,7 +177,8 @@ func TestAnswer(t *testing.T) {
 		{"one of all, later", "other", "", []boltstore.State{all, other}, "0", ""},
 		{"all namespaces", "", "", []boltstore.State{web, all}, "1", ""},
 		{"a selector that is asked for", "", "tier in (b,a),app=shop,x=y", []boltstore.State{all, shop}, "1", ""},
-		{"a selector that is written otherwise", "", "tier notin (c),tier in (a,b),app==shop", []boltstore.State{all, shop}, "1", ""},
+		{"a selector that is written otherwise", "", "tier notin (c),tier in (a,b),app==shop",
+			[]boltstore.State{all, shop}, "1", ""},
 		{"other values", "", "tier in (a),app==shop", []boltstore.State{all, shop}, "0", ""},
 		{"another operator", "", "tier in (a,b),app!=shop", []boltstore.State{all, shop}, "0", ""},
 		{"a selector that is not", "", "app=shop", []boltstore.State{all, shop}, "0", ""},
@@ -166,18 +187,30 @@ func TestAnswer(t *testing.T) {
 		{"metadata alone", "", "", []boltstore.State{metadata}, "0", ""},
 		{"what has been read", "", "", []boltstore.State{unread, old}, "1", ""},
 		{"what has not", "", "", []boltstore.State{unread}, "0", ""},
-		{"a part that has been read", "", "", []boltstore.State{unread, web}, "1", "showing the namespaces in the file: web"},
+		{"a part that has been read", "", "", []boltstore.State{unread, web}, "1",
+			"showing the namespaces in the file: web"},
 		{"a part that has not", "other", "", []boltstore.State{unread, web}, "0", ""},
 		{"of the cluster", "web", "", []boltstore.State{node}, "0", ""},
-		{"put together", "", "", []boltstore.State{web, other, webShop}, "1 0", "showing the namespaces in the file: other, web"},
-		{"put together, selected", "", "app=shop", []boltstore.State{other, webShop}, "0 1", "showing the namespaces in the file: other, web"},
-		{"a part", "web", "", []boltstore.State{webShop, other}, "0", "only: pods/v1 -n web -l app=shop (unstructured)"},
+		{"put together", "", "", []boltstore.State{web, other, webShop}, "1 0",
+			"showing the namespaces in the file: other, web"},
+		{"put together, selected", "", "app=shop", []boltstore.State{other, webShop}, "0 1",
+			"showing the namespaces in the file: other, web"},
+		{"a part", "web", "", []boltstore.State{webShop, other}, "0",
+			"only: pods/v1 -n web -l app=shop (unstructured)"},
 		{"a part of all", "", "", []boltstore.State{shop, web}, "1", "showing the namespaces in the file: web"},
-		{"two clusters", "", "", []boltstore.State{once, now}, "1", "showing the namespaces in the file: web; left out, since they are of another cluster: pods/v1 -n other (unstructured)"},
-		{"two clusters, one of them not known", "", "", []boltstore.State{other, now}, "0 1", "showing the namespaces in the file: other, web"},
-		{"three sources of two clusters", "", "", []boltstore.State{once, now, pods("db", "", 8)}, "2 1", "left out, since they are of another cluster: pods/v1 -n other (unstructured)"},
-		{"an older part of the same cluster", "", "x=y,app=shop", []boltstore.State{webOnce, webOlder, ofCluster("b", pods("db", "", 9))}, "2 1", "left out, since they are of another cluster: pods/v1 -n web -l app=shop (unstructured)"},
-		{"parts of two clusters", "", "", []boltstore.State{webOlder, ofCluster("a", pods("db", "x=y", 1))}, "0", "only: pods/v1 -n web -l x=y (unstructured); left out, since they are of another cluster: pods/v1 -n db -l x=y (unstructured)"},
+		{"two clusters", "", "", []boltstore.State{once, now}, "1",
+			"showing the namespaces in the file: web; left out, since they are of another cluster: pods/v1 -n " +
+				"other (unstructured)"},
+		{"two clusters, one of them not known", "", "", []boltstore.State{other, now}, "0 1",
+			"showing the namespaces in the file: other, web"},
+		{"three sources of two clusters", "", "", []boltstore.State{once, now, pods("db", "", 8)}, "2 1",
+			"left out, since they are of another cluster: pods/v1 -n other (unstructured)"},
+		{"an older part of the same cluster", "", "x=y,app=shop",
+			[]boltstore.State{webOnce, webOlder, ofCluster("b", pods("db", "", 9))}, "2 1",
+			"left out, since they are of another cluster: pods/v1 -n web -l app=shop (unstructured)"},
+		{"parts of two clusters", "", "", []boltstore.State{webOlder, ofCluster("a", pods("db", "x=y", 1))}, "0",
+			"only: pods/v1 -n web -l x=y (unstructured); left out, since they are of another cluster: pods/v1 -n " +
+				"db -l x=y (unstructured)"},
 		{"nothing", "db", "", []boltstore.State{web, other}, "", ""},
 	} {
 		selector, err := labels.Parse(tc.selector)
@@ -190,7 +223,9 @@ func TestAnswer(t *testing.T) {
 		}
 		var got []string
 		for _, st := range by {
-			got = append(got, string(rune('0'+slices.IndexFunc(tc.of, func(o boltstore.State) bool { return o.Source == st.Source }))))
+			got = append(got, string(rune('0'+slices.IndexFunc(tc.of, func(o boltstore.State) bool {
+				return o.Source == st.Source
+			}))))
 		}
 		if strings.Join(got, " ") != tc.want || !strings.Contains(note, tc.note) || (note == "") != (tc.note == "") {
 			t.Errorf("%s: %v, %q", tc.name, got, note)

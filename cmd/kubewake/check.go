@@ -34,8 +34,10 @@ func newCheck(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Verify every page, record, index entry, digest and journal block of the file",
-		Long: "Verify every page, record, index entry, digest and journal block of the file. If a program has it open,\n" +
-			"a snapshot is verified. Other programs can open the file during the check.\n\nExit codes: 0 sound, 1 damaged, 2 not checked.",
+		Long: "Verify every page, record, index entry, digest and journal block of the file. If a program has " +
+			"it open,\n" +
+			"a snapshot is verified. Other programs can open the file during the check.\n\nExit codes: 0 sound, 1 " +
+			"damaged, 2 not checked.",
 		Example: `  kubewake check --db cache.db
   kubewake check --db cache.db -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -134,7 +136,8 @@ func (c *check) child(ctx context.Context, db dbFile) (v verdict, err error) {
 	if err != nil {
 		return v, err
 	}
-	cmd := exec.CommandContext(ctx, exe, "check", "child", "--db", db.path, "--keyset", db.keyset, fmt.Sprintf("--allow-unsafe-path=%t", db.unsafe))
+	cmd := exec.CommandContext(ctx, exe, "check", "child", "--db", db.path, "--keyset", db.keyset,
+		fmt.Sprintf("--allow-unsafe-path=%t", db.unsafe))
 	before, _ := os.Stat(db.path)
 	var out bytes.Buffer
 	errs := &head{max: 4 << 10}
@@ -154,7 +157,8 @@ func (c *check) child(ctx context.Context, db dbFile) (v verdict, err error) {
 		return v, errors.New("the process that checks it was killed from outside; is there enough memory?")
 	}
 	// If another program writes during the check, the file may look damaged.
-	if now, err := os.Stat(db.path); before == nil || err != nil || !os.SameFile(before, now) || !now.ModTime().Equal(before.ModTime()) {
+	if now, err := os.Stat(db.path); before == nil || err != nil || !os.SameFile(before, now) ||
+		!now.ModTime().Equal(before.ModTime()) {
 		return verdict{Error: oneLine(boltstore.ErrTaken), Taken: true}, nil
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(errs.String()), "\n")
@@ -207,7 +211,8 @@ func verify(f dbFile) (v verdict) {
 		return v
 	}
 	if err != nil {
-		v.Error, v.Locked, v.Taken = oneLine(err), errors.Is(err, boltstore.ErrLocked), errors.Is(err, boltstore.ErrTaken)
+		v.Error, v.Locked, v.Taken = oneLine(err), errors.Is(err, boltstore.ErrLocked),
+			errors.Is(err, boltstore.ErrTaken)
 	}
 	return v
 }
@@ -254,6 +259,7 @@ func printReport(w io.Writer, r boltstore.Report) {
 	if r.Sound() {
 		fmt.Fprintf(w, "%s is sound (%d bytes)\n", r.Path, r.Bytes)
 	} else {
-		fmt.Fprintf(w, "%s is damaged; the next program that opens it for writing rebuilds it from the server\n", r.Path)
+		fmt.Fprintf(w, "%s is damaged; the next program that opens it for writing rebuilds it from the server\n",
+			r.Path)
 	}
 }

@@ -32,7 +32,8 @@ func clientConfig(flags *genericclioptions.ConfigFlags, wrap func(*rest.Config))
 		return nil, fmt.Errorf("the kubeconfig cannot be used (--kubeconfig, --context): %w", err)
 	}
 	if madeUp(flags, cfg) {
-		return nil, errors.New("no server was named and no kubeconfig found; set $KUBECONFIG, or give --kubeconfig or --server")
+		return nil, errors.New("no server was named and no kubeconfig found; set $KUBECONFIG, or give --kubeconfig " +
+			"or --server")
 	}
 	return cfg, nil
 }

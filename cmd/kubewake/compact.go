@@ -49,7 +49,8 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 				return printJSON(streams.Out, c)
 			}
 			for _, s := range c.Collected {
-				fmt.Fprintf(streams.Out, "%s: removed, %d objects, last used %s\n", s.Source, s.Objects, s.Claimed.Format(time.RFC3339))
+				fmt.Fprintf(streams.Out, "%s: removed, %d objects, last used %s\n", s.Source, s.Objects,
+					s.Claimed.Format(time.RFC3339))
 			}
 			saved := "saved " + human(c.Before-c.After)
 			if c.After > c.Before {
@@ -60,7 +61,8 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	db.addFlags(cmd)
-	cmd.Flags().DurationVar(&after, "collect-after", 0, "remove sources that no program has used for this long, such as 720h; keeps all by default")
+	cmd.Flags().DurationVar(&after, "collect-after", 0,
+		"remove sources that no program has used for this long, such as 720h; keeps all by default")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json; text by default")
 	return cmd
 }

@@ -42,10 +42,14 @@ func newCompare(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare TYPE",
 		Short: "Compare the objects of a type with the cluster's, or with another file's",
-		Long: "Compare the objects of a type with the cluster's, or with another file's. The cluster is asked for the whole list.\n" +
-			"Each line is an object that is missing in the file, extra in it, older or newer than the other, recreated (of another\n" +
-			"UID), or different in content (--content). The exit code is 1 if there is any, 2 if the two cannot be compared.\n" +
-			"An object that changes while they are read counts as a difference. Only namespaces and labels that both have are compared.",
+		Long: "Compare the objects of a type with the cluster's, or with another file's. The cluster is asked for " +
+			"the whole list.\n" +
+			"Each line is an object that is missing in the file, extra in it, older or newer than the other, " +
+			"recreated (of another\n" +
+			"UID), or different in content (--content). The exit code is 1 if there is any, 2 if the two cannot be " +
+			"compared.\n" +
+			"An object that changes while they are read counts as a difference. Only namespaces and labels that " +
+			"both have are compared.",
 		Example: `  kubewake compare pods -A --db cache.db
   kubewake compare configmaps -n web --content --with snapshot.db`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -121,7 +125,8 @@ func (c *compare) run(ctx context.Context, typ string) (differ bool, err error) 
 		return false, err
 	}
 	found := differences(of, with)
-	fmt.Fprintf(c.streams.ErrOut, "%d objects in the file, %d in the other, %d differences\n", len(of), len(with), len(found))
+	fmt.Fprintf(c.streams.ErrOut, "%d objects in the file, %d in the other, %d differences\n", len(of), len(with),
+		len(found))
 	return len(found) > 0, c.print(found)
 }
 
@@ -133,14 +138,17 @@ func (c *compare) open(ctx context.Context, db *dbFile, typ, namespace string) (
 	}
 	for _, st := range sources {
 		if !st.Synced {
-			return nil, nil, errors.Join(fmt.Errorf("%s: %s has nothing to compare yet; run `kubewake mirror` until it is live", db.path, st.Source), r.Close())
+			return nil, nil, errors.Join(fmt.Errorf("%s: %s has nothing to compare yet; run `kubewake mirror` "+
+				"until it is live", db.path, st.Source), r.Close())
 		}
 	}
 	return r, sources, nil
 }
 
 // both returns the objects of the two files, of the namespaces and labels that both have.
-func (c *compare) both(ctx context.Context, file *ofType, sources []boltstore.State, typ, namespace string) (of, with map[string]side, err error) {
+func (c *compare) both(ctx context.Context, file *ofType, sources []boltstore.State, typ, namespace string) (
+	of, with map[string]side, err error,
+) {
 	db := c.db
 	db.path, db.flag = c.other, "--with"
 	other, others, err := c.open(ctx, &db, typ, namespace)
@@ -151,7 +159,8 @@ func (c *compare) both(ctx context.Context, file *ofType, sources []boltstore.St
 	if !slices.ContainsFunc(sources, func(a boltstore.State) bool {
 		return slices.ContainsFunc(others, func(b boltstore.State) bool { return overlap(a.Source, b.Source) })
 	}) {
-		return nil, nil, fmt.Errorf("%s and %s cannot be compared: they have %s of different namespaces or fields", c.db.path, c.other, typ)
+		return nil, nil, fmt.Errorf("%s and %s cannot be compared: they have %s of different namespaces or fields",
+			c.db.path, c.other, typ)
 	}
 	if of, err = c.read(ctx, file.reader, sources, namespace, others); err == nil {
 		with, err = c.read(ctx, other.reader, others, namespace, sources)
@@ -222,7 +231,8 @@ func (c *compare) list(ctx context.Context, sources []boltstore.State, namespace
 		if of == "" && !c.all && st.Scope != boltstore.ScopeCluster {
 			of = namespace
 		}
-		lw, _, err := listWatch(cfg, resource{gvr: gv.WithResource(st.Source.Resource), gvk: gv.WithKind(st.Kind)}, of, st.Source.LabelSelector)
+		lw, _, err := listWatch(cfg, resource{gvr: gv.WithResource(st.Source.Resource), gvk: gv.WithKind(st.Kind)},
+			of, st.Source.LabelSelector)
 		if err != nil {
 			return nil, err
 		}

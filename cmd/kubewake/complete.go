@@ -24,7 +24,9 @@ const longestCompletion = 5 * time.Second
 type completes = func(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective)
 
 // complete runs kubectl's completion on the file. Without an answer nothing is completed.
-func (c *kubeClient) complete(cmd *cobra.Command, args []string, to string, kubectls completes) ([]string, cobra.ShellCompDirective) {
+func (c *kubeClient) complete(cmd *cobra.Command, args []string, to string, kubectls completes) (
+	[]string, cobra.ShellCompDirective,
+) {
 	c.ctx, c.streams.ErrOut = cmd.Context(), io.Discard // nothing else may be on the line
 	c.completes = new(nameOf(to))
 	return inTime(func() (all []string, how cobra.ShellCompDirective) {
@@ -62,7 +64,8 @@ func completesTypes(cmd *cobra.Command, db *dbFile, most int, namespace *string)
 		if len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		c := &kubeClient{streams: genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}, db: *db, warnings: rest.NoWarnings{}}
+		c := &kubeClient{streams: genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}, db: *db,
+			warnings: rest.NoWarnings{}}
 		if namespace == nil {
 			args = nil
 		} else {
@@ -85,7 +88,9 @@ func (f *dbFile) namespaces(cmd *cobra.Command, _ []string, to string) ([]string
 			all = append(all, namespacesIn(cmd.Context(), r, src)...)
 		}
 		slices.Sort(all)
-		return slices.DeleteFunc(slices.Compact(all), func(name string) bool { return !strings.HasPrefix(name, to) }), how
+		return slices.DeleteFunc(slices.Compact(all), func(name string) bool {
+			return !strings.HasPrefix(name, to)
+		}), how
 	})
 }
 

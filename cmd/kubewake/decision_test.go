@@ -111,10 +111,12 @@ func (s stored) objects() (objs []runtime.Object) {
 		namespaces = []string{s.src.Namespace}
 	}
 	for _, ns := range namespaces {
-		m := metav1.ObjectMeta{Namespace: ns, Name: strings.TrimSuffix(s.name+"-"+ns, "-"), ResourceVersion: "7", UID: "u", Labels: map[string]string{"app": "shop"}}
+		m := metav1.ObjectMeta{Namespace: ns, Name: strings.TrimSuffix(s.name+"-"+ns, "-"), ResourceVersion: "7",
+			UID: "u", Labels: map[string]string{"app": "shop"}}
 		switch s.src.Form {
 		case boltstore.FormMetadata:
-			objs = append(objs, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: m})
+			objs = append(objs, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1",
+				Kind: "PartialObjectMetadata"}, ObjectMeta: m})
 			continue
 		case boltstore.FormTyped:
 			objs = append(objs, &corev1.Pod{ObjectMeta: m})
@@ -136,7 +138,8 @@ func (s stored) objects() (objs []runtime.Object) {
 func (s stored) store(t *testing.T, db *boltstore.DB, now time.Time) {
 	t.Helper()
 	example := map[boltstore.Form]runtime.Object{
-		boltstore.FormUnstructured: &unstructured.Unstructured{}, boltstore.FormMetadata: &metav1.PartialObjectMetadata{}, boltstore.FormTyped: &corev1.Pod{},
+		boltstore.FormUnstructured: &unstructured.Unstructured{},
+		boltstore.FormMetadata:     &metav1.PartialObjectMetadata{}, boltstore.FormTyped: &corev1.Pod{},
 	}
 	c, err := db.Claim(boltstore.Claim{Source: s.src, Example: example[s.src.Form]})
 	if err != nil {
@@ -204,12 +207,14 @@ func answered(t *testing.T, sources []stored, path, question string) (answer, sa
 func types(t *testing.T) (url string) {
 	t.Helper()
 	of := func(group, version, kind, plural string, namespaced bool, short ...string) kubesim.Resource {
-		return kubesim.Resource{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Plural: plural, Namespaced: namespaced, ShortNames: short}
+		return kubesim.Resource{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind},
+			Plural: plural, Namespaced: namespaced, ShortNames: short}
 	}
 	sim := kubesim.New(kubesim.Options{InitialRV: 1000, Resources: append(kubesim.DefaultResources(),
 		of("serving.knative.dev", "v1", "Service", "services", true, "ksvc"),
 		of("old.example.org", "v1", "Relic", "relics", true), of("old.example.org", "v1beta1", "Relic", "relics", true),
-		of("b.example.org", "v1", "Gadget", "gadgets", false), of("c.example.org", "v1", "Gadget", "gadgets", true, "gd"))})
+		of("b.example.org", "v1", "Gadget", "gadgets", false),
+		of("c.example.org", "v1", "Gadget", "gadgets", true, "gd"))})
 	url, err := sim.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +245,8 @@ func mirrors(t *testing.T, server, path, args string) (answer, said string) {
 			return "!", fmt.Sprint(err)
 		case <-tick.C:
 		}
-		if unknown := strings.Contains(log.String(), "the server cannot be asked about this type"); unknown || m.stats.known.Load() {
+		if unknown := strings.Contains(log.String(), "the server cannot be asked about this type"); unknown ||
+			m.stats.known.Load() {
 			cancel()
 			if err := <-ended; err != nil {
 				t.Errorf("mirror %s: %v", args, err)

@@ -53,7 +53,8 @@ func TestManPages(t *testing.T) {
 		if !strings.Contains(string(text), "\n.SH EXAMPLE\n") {
 			t.Errorf("%s has no example", page)
 		}
-		plain := strings.NewReplacer(`\-`, "-", `\&`, "", `\fB`, "", `\fP`, "", `\fI`, "", `\fR`, "").Replace(string(text))
+		plain := strings.NewReplacer(`\-`, "-", `\&`, "", `\fB`, "", `\fP`, "", `\fI`, "", `\fR`,
+			"").Replace(string(text))
 		_, plain, _ = strings.Cut(plain, "\n.SH ") // after the header
 		for _, m := range named.FindAllStringSubmatch(plain, -1) {
 			if !isCommand(root, m[1]) && m[0] != "kubewake file" && m[0] != "kubewake for" {

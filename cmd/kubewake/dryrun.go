@@ -107,7 +107,8 @@ func asServer(object []byte) ([]byte, error) {
 	if len(u.GetAnnotations()) == 0 {
 		u.SetAnnotations(nil)
 	}
-	if texts, ok := u.Object["stringData"].(map[string]any); ok && u.GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Secret") {
+	if texts, ok := u.Object["stringData"].(map[string]any); ok &&
+		u.GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Secret") {
 		data, ok := u.Object["data"].(map[string]any)
 		if !ok {
 			data = map[string]any{}

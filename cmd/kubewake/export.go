@@ -51,11 +51,14 @@ func newExport(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export TYPE...",
 		Short: "Write objects as manifests that kubectl apply accepts",
-		Long: "Write objects as manifests that kubectl apply accepts: without status and without the metadata that the server sets.\n" +
+		Long: "Write objects as manifests that kubectl apply accepts: without status and without the metadata that " +
+			"the server sets.\n" +
 			"A Job is without the selector that it got from the server, which has its UID.\n" +
-			"Other fields that it has filled in stay, such as a service's clusterIP. Objects that a controller owns are left out,\n" +
+			"Other fields that it has filled in stay, such as a service's clusterIP. Objects that a controller " +
+			"owns are left out,\n" +
 			"since their owner makes them again, and those that are being deleted.\n" +
-			"With --to, characters that not every system has in the names of files, capitals among them, are written as %XX.",
+			"With --to, characters that not every system has in the names of files, capitals among them, are " +
+			"written as %XX.",
 		Example: `  kubewake export deployments services configmaps -n web --db cache.db | kubectl apply -f -
   kubewake export deployments -A --to manifests`,
 		Args: cobra.MinimumNArgs(1),
@@ -68,7 +71,8 @@ func newExport(streams genericiooptions.IOStreams) *cobra.Command {
 	completesTypes(cmd, &e.db, math.MaxInt, nil)
 	f.BoolVarP(&e.all, "all-namespaces", "A", false, "all namespaces")
 	f.StringVarP(&e.selector, "selector", "l", "", "only objects with these labels")
-	f.StringVar(&e.folder, "to", "", "write a file for each object below this `folder`, TYPE/NAMESPACE/NAME.yaml; standard output by default")
+	f.StringVar(&e.folder, "to", "",
+		"write a file for each object below this `folder`, TYPE/NAMESPACE/NAME.yaml; standard output by default")
 	f.BoolVar(&e.force, "force", false, "replace files that exist (--to)")
 	f.BoolVar(&e.owned, "owned", false, "with the objects that a controller owns, without their owners")
 	f.BoolVar(&e.secrets, "show-secrets", false, "with secrets and their data")
@@ -136,7 +140,8 @@ func (e *export) typ(ctx context.Context, typ string, selector labels.Selector) 
 		sayConfirmed(e.streams.ErrOut, st)
 		q := query{source: st, namespace: within(st, e.namespace, e.all), secrets: e.secrets}
 		err := r.objects(ctx, q, func(u *unstructured.Unstructured) error {
-			if !selector.Matches(labels.Set(u.GetLabels())) || !e.all && u.GetNamespace() != "" && u.GetNamespace() != e.namespace {
+			if !selector.Matches(labels.Set(u.GetLabels())) || !e.all && u.GetNamespace() != "" &&
+				u.GetNamespace() != e.namespace {
 				return nil
 			}
 			if why := e.leaves(u); why != "" {
@@ -169,10 +174,12 @@ func (e *export) leaves(u *unstructured.Unstructured) string {
 // owners: in another cluster they have other UIDs, and the object would be collected.
 func manifest(u *unstructured.Unstructured) *unstructured.Unstructured {
 	delete(u.Object, "status")
-	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields", "ownerReferences"} {
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "selfLink",
+		"managedFields", "ownerReferences"} {
 		unstructured.RemoveNestedField(u.Object, "metadata", field)
 	}
-	if manual, _, _ := unstructured.NestedBool(u.Object, "spec", "manualSelector"); !manual && u.GroupVersionKind() == batchv1.SchemeGroupVersion.WithKind("Job") {
+	if manual, _, _ := unstructured.NestedBool(u.Object, "spec", "manualSelector"); !manual &&
+		u.GroupVersionKind() == batchv1.SchemeGroupVersion.WithKind("Job") {
 		withoutUID(u)
 	}
 	return u
@@ -286,7 +293,8 @@ func (e *export) file(file string, text []byte) error {
 	case !e.force:
 		return fmt.Errorf("%s exists; --force replaces it", filepath.Join(e.folder, file))
 	case !st.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file, so it is not replaced; choose another folder", filepath.Join(e.folder, file))
+		return fmt.Errorf("%s is not a regular file, so it is not replaced; choose another folder",
+			filepath.Join(e.folder, file))
 	}
 	if err := e.put(file, text); err != nil {
 		return err
@@ -316,7 +324,8 @@ func (e *export) lock(folder string) error {
 
 // put writes a file whole, or not at all.
 func (e *export) put(file string, text []byte) error {
-	beside := filepath.Join(filepath.Dir(file), ".kubewake-export") // no object has this name, and a failed export may have left it
+	// no object has this name, and a failed export may have left it
+	beside := filepath.Join(filepath.Dir(file), ".kubewake-export")
 	if err := e.root.RemoveAll(beside); err != nil {
 		return err
 	}

@@ -56,7 +56,8 @@ func TestExportsEachName(t *testing.T) {
 	err := filepath.WalkDir(filepath.Join(to, "pods", "web"), func(_ string, d fs.DirEntry, err error) error {
 		if name := strings.ToUpper(d.Name()); !d.IsDir() {
 			base, _, _ := strings.Cut(name, ".")
-			if files[name] || strings.ContainsAny(name, `<>:"/\|?* `) || slices.Contains([]string{"CON", "AUX", "COM1"}, base) {
+			if files[name] || strings.ContainsAny(name, `<>:"/\|?* `) ||
+				slices.Contains([]string{"CON", "AUX", "COM1"}, base) {
 				t.Errorf("Windows cannot have %s", d.Name())
 			}
 			files[name] = true

@@ -25,7 +25,8 @@ func exported(t *testing.T, pods []runtime.Object, args ...string) (out, errOut 
 	path := filepath.Join(t.TempDir(), "f.db")
 	podsIn(t, path, pods, "")
 	var o, e bytes.Buffer
-	code = run(t.Context(), genericiooptions.IOStreams{Out: &o, ErrOut: &e}, append([]string{"export", "pods", "-A", "--db", path}, args...))
+	code = run(t.Context(), genericiooptions.IOStreams{Out: &o, ErrOut: &e},
+		append([]string{"export", "pods", "-A", "--db", path}, args...))
 	return o.String(), e.String(), code
 }
 
@@ -36,11 +37,14 @@ func podsIn(t *testing.T, path string, pods []runtime.Object, form string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}, Example: &corev1.Pod{}})
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "pods",
+		Form: boltstore.FormTyped}, Example: &corev1.Pod{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := s.BeginRelist(boltstore.RelistOptions{ServedForm: form, OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := s.BeginRelist(boltstore.RelistOptions{ServedForm: form, OnError: func(_ runtime.Object, err error) {
+		t.Error(err)
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +62,10 @@ func podsIn(t *testing.T, path string, pods []runtime.Object, form string) {
 
 func namedPod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: "u", ResourceVersion: "5", Generation: 3, CreationTimestamp: metav1.Unix(1, 0),
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Update", FieldsV1: metav1.NewFieldsV1("{}")}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: "u", ResourceVersion: "5", Generation: 3,
+			CreationTimestamp: metav1.Unix(1, 0),
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Update",
+				FieldsV1: metav1.NewFieldsV1("{}")}}},
 		Spec:   corev1.PodSpec{NodeName: "n1"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
@@ -79,11 +85,13 @@ func TestExport(t *testing.T) {
 			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.Unix(2, 0)), new(int64)
 		}),
 		namedPod("owned", func(p *corev1.Pod) {
-			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "o", Controller: new(true)}}
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r",
+				UID: "o", Controller: new(true)}}
 		}),
 	}
 	one := func(name string) string {
-		return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\n  namespace: web\nspec:\n  containers: null\n  nodeName: n1\n"
+		return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\n  namespace: web\nspec:\n  containers: " +
+			"null\n  nodeName: n1\n"
 	}
 	out, errOut, code := exported(t, pods)
 	if want := one("free"); out != want || code != 0 {
@@ -143,11 +151,13 @@ func none(t *testing.T, dir, but string) {
 // one that would control the terminal, which the error does not.
 func TestExportOfLongNames(t *testing.T) {
 	to := t.TempDir()
-	if _, errOut, code := exported(t, []runtime.Object{namedPod(strings.Repeat("p", 250), nil)}, "--to", to); code != 0 {
+	if _, errOut, code := exported(t, []runtime.Object{namedPod(strings.Repeat("p", 250), nil)}, "--to",
+		to); code != 0 {
 		t.Errorf("exit code %d: %s", code, errOut)
 	}
 	for _, name := range []string{strings.Repeat("p", 251), "\x1b[2J/"} {
-		if _, errOut, code := exported(t, []runtime.Object{namedPod(name, nil)}, "--to", to); code != 1 || !strings.Contains(errOut, "export it without --to") || strings.Contains(errOut, "\x1b") {
+		if _, errOut, code := exported(t, []runtime.Object{namedPod(name, nil)}, "--to", to); code != 1 ||
+			!strings.Contains(errOut, "export it without --to") || strings.Contains(errOut, "\x1b") {
 			t.Errorf("exit code %d: %q", code, errOut)
 		}
 	}
@@ -166,7 +176,8 @@ func TestExportsToOneFolder(t *testing.T) {
 		t.Skip(err) // Windows locks no folders
 	}
 	pods := []runtime.Object{namedPod("x", nil)}
-	if _, errOut, code := exported(t, pods, "--to", to); code != 1 || !strings.Contains(errOut, "another export writes to "+folder) {
+	if _, errOut, code := exported(t, pods, "--to", to); code != 1 ||
+		!strings.Contains(errOut, "another export writes to "+folder) {
 		t.Errorf("%d %s", code, errOut)
 	}
 	none(t, to, "")
@@ -181,8 +192,10 @@ func TestExportsToOneFolder(t *testing.T) {
 func TestExportOfJobs(t *testing.T) {
 	for manual, want := range map[bool]string{false: "map[app:a]", true: "map[app:a controller-uid:u]"} {
 		labels := func() map[string]any { return map[string]any{"app": "a", "controller-uid": "u"} }
-		u := manifest(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job", "metadata": map[string]any{"labels": labels()},
-			"spec": map[string]any{"manualSelector": manual, "selector": map[string]any{"matchLabels": map[string]any{"controller-uid": "u"}},
+		u := manifest(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job",
+			"metadata": map[string]any{"labels": labels()},
+			"spec": map[string]any{"manualSelector": manual,
+				"selector": map[string]any{"matchLabels": map[string]any{"controller-uid": "u"}},
 				"template": map[string]any{"metadata": map[string]any{"labels": labels()}}}}})
 		_, selects, _ := unstructured.NestedMap(u.Object, "spec", "selector")
 		template, _, _ := unstructured.NestedMap(u.Object, "spec", "template", "metadata", "labels")

@@ -47,15 +47,17 @@ func (f *dbFile) addFlags(cmd *cobra.Command) {
 
 // unsafeFlag adds --allow-unsafe-path.
 func (f *dbFile) unsafeFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.unsafe, "allow-unsafe-path", false, "accept a file or folder that other users can change, and symlinks")
+	cmd.Flags().BoolVar(&f.unsafe, "allow-unsafe-path", false,
+		"accept a file or folder that other users can change, and symlinks")
 }
 
 // clusterFlag adds --cluster, which may be empty.
 func (f *dbFile) clusterFlag(cmd *cobra.Command) {
-	cmd.Flags().Func("cluster", "the `name` of a cluster, as status shows it; needed if the file has several", func(name string) error {
-		f.cluster = &name
-		return nil
-	})
+	cmd.Flags().Func("cluster", "the `name` of a cluster, as status shows it; needed if the file has several",
+		func(name string) error {
+			f.cluster = &name
+			return nil
+		})
 }
 
 // named returns the sources of the given cluster, or all if none is given.
@@ -81,13 +83,15 @@ func (f *dbFile) ofCluster(typ string, sources []boltstore.State) ([]boltstore.S
 	clusters = slices.Compact(clusters)
 	if f.cluster == nil {
 		if len(clusters) > 1 {
-			return nil, fmt.Errorf("%s are of several clusters; name one (--cluster): %s", typ, strings.Join(clusters, ", "))
+			return nil, fmt.Errorf("%s are of several clusters; name one (--cluster): %s", typ,
+				strings.Join(clusters, ", "))
 		}
 		return sources, nil
 	}
 	of := f.named(sources)
 	if len(of) == 0 {
-		return nil, fmt.Errorf("there are no %s of cluster %q, only of: %s", typ, *f.cluster, strings.Join(clusters, ", "))
+		return nil, fmt.Errorf("there are no %s of cluster %q, only of: %s", typ, *f.cluster,
+			strings.Join(clusters, ", "))
 	}
 	return of, nil
 }
@@ -118,7 +122,10 @@ func (f *dbFile) options() boltstore.Options {
 
 // clockFlag adds --trust-clock.
 func (f *dbFile) clockFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.trust, "trust-clock", false, "the machine's clock is always right, as one with a battery; without this flag, ages of an earlier boot are known only while the system calls its clock synchronised, or a server on another machine has the same time")
+	cmd.Flags().BoolVar(&f.trust, "trust-clock", false,
+		"the machine's clock is always right, as one with a battery; without this flag, ages of an earlier boot "+
+			"are known only while the system calls its clock synchronised, or a server on another machine has "+
+			"the same time")
 }
 
 // open opens an existing file for reading.
@@ -268,7 +275,8 @@ func (f *dbFile) readType(typ string) (*ofType, error) {
 	}
 	t := &ofType{r, sources, map[boltstore.Source]bool{}}
 	for _, st := range sources {
-		t.upheld[st.Source] = status.Owner != nil && strings.HasPrefix(status.Owner.Sources[st.Source.String()], string(reflector.PhaseLive))
+		t.upheld[st.Source] = status.Owner != nil &&
+			strings.HasPrefix(status.Owner.Sources[st.Source.String()], string(reflector.PhaseLive))
 	}
 	return t, nil
 }

@@ -39,17 +39,23 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 	return onFile(streams, func(c *kubeClient) *cobra.Command {
 		cmd := kubeget.NewCmdGet("kubewake", cmdutil.NewFactory(c), c.streams)
 		cmd.Short = "Show objects in the file; no server is asked"
-		cmd.Long = "Show objects in the file; no server is asked. TYPE means the same as to kubectl: a type of the core group comes\n" +
-			"before others of its name, then a built-in one. TYPE.GROUP names any type. If several sources have all that you\n" +
-			"ask for, the one that the server confirmed last answers. Standard error says which one, and how old it is.\n\n" +
-			"Several types at a time, -w, and all other flags and output formats of kubectl's get are kubectl's own code. They show\n" +
-			"the objects as the server has last shown them. What a program has written to its own store itself is not among these."
+		cmd.Long = "Show objects in the file; no server is asked. TYPE means the same as to kubectl: a type of the " +
+			"core group comes\n" +
+			"before others of its name, then a built-in one. TYPE.GROUP names any type. If several sources have " +
+			"all that you\n" +
+			"ask for, the one that the server confirmed last answers. Standard error says which one, and how old " +
+			"it is.\n\n" +
+			"Several types at a time, -w, and all other flags and output formats of kubectl's get are kubectl's " +
+			"own code. They show\n" +
+			"the objects as the server has last shown them. What a program has written to its own store itself is " +
+			"not among these."
 		cmd.Example = `  kubewake get pods -n web -l app=shop --db cache.db
   kubewake get deployments.apps shop -n web -o yaml
   kubewake get pod/shop-1 deploy/shop cm -n web
   kubewake get pods -A --sort-by=.metadata.name --field-selector spec.nodeName=n1 -L app
   kubewake get pods -w`
-		cmd.Flags().BoolVar(&c.secrets, "show-secrets", false, "show the data of secrets; with several types, -w or kubectl's own flags, secrets are left out without it")
+		cmd.Flags().BoolVar(&c.secrets, "show-secrets", false,
+			"show the data of secrets; with several types, -w or kubectl's own flags, secrets are left out without it")
 		cmd.ValidArgsFunction = completion.ResourceTypeAndNameCompletionFunc(cmdutil.NewFactory(c))
 		c.own = func(cmd *cobra.Command, args []string) (handled bool, err error) {
 			f := cmd.Flags()
@@ -62,8 +68,10 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 				return false, nil
 			}
 			g := &get{
-				streams: streams, db: c.db, namespace: c.namespace, secrets: c.secrets, all: cmdutil.GetFlagBool(cmd, "all-namespaces"),
-				selector: selector, output: f.Lookup("output").Value.String(), noHeaders: cmdutil.GetFlagBool(cmd, "no-headers"),
+				streams: streams, db: c.db, namespace: c.namespace, secrets: c.secrets,
+				all:      cmdutil.GetFlagBool(cmd, "all-namespaces"),
+				selector: selector, output: f.Lookup("output").Value.String(),
+				noHeaders: cmdutil.GetFlagBool(cmd, "no-headers"),
 			}
 			err = g.run(cmd.Context(), typ, names)
 			return !errors.Is(err, errCategory), err
@@ -80,7 +88,9 @@ func oneType(args []string) (typ string, names []string, ok bool) {
 	}
 	typ, _, pairs := strings.Cut(args[0], "/")
 	if !pairs {
-		return typ, args[1:], !slices.ContainsFunc(args[1:], func(arg string) bool { return strings.Contains(arg, "/") })
+		return typ, args[1:], !slices.ContainsFunc(args[1:], func(arg string) bool {
+			return strings.Contains(arg, "/")
+		})
 	}
 	for _, arg := range args {
 		of, name, ok := strings.Cut(arg, "/")
@@ -97,7 +107,8 @@ func ownFlags(flags *pflag.FlagSet) bool {
 	own := true
 	flags.Visit(func(f *pflag.Flag) {
 		switch f.Name {
-		case "db", "keyset", "allow-unsafe-path", "trust-clock", "cluster", "namespace", "all-namespaces", "selector", "no-headers", "show-secrets":
+		case "db", "keyset", "allow-unsafe-path", "trust-clock", "cluster", "namespace", "all-namespaces", "selector",
+			"no-headers", "show-secrets":
 		case "output":
 			own = own && slices.Contains([]string{"", "json", "yaml", "name", "wide"}, f.Value.String())
 		default:
@@ -135,7 +146,8 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 	flowing := len(names) == 0 && len(sources) == 1
 	take := func(u *unstructured.Unstructured) error {
 		switch {
-		case !selector.Matches(labels.Set(u.GetLabels())) || !g.all && u.GetNamespace() != "" && u.GetNamespace() != g.namespace:
+		case !selector.Matches(labels.Set(u.GetLabels())) || !g.all && u.GetNamespace() != "" &&
+			u.GetNamespace() != g.namespace:
 		case flowing:
 			return printed.add(u)
 		default:
@@ -154,7 +166,8 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 		if !st.Synced {
 			continue // answering has said so
 		}
-		fmt.Fprintf(g.streams.ErrOut, "%s: %d objects as of resourceVersion %s, confirmed by the server %s\n", st.Source, st.Objects, st.ResourceVersion, confirmedAgo(st))
+		fmt.Fprintf(g.streams.ErrOut, "%s: %d objects as of resourceVersion %s, confirmed by the server %s\n",
+			st.Source, st.Objects, st.ResourceVersion, confirmedAgo(st))
 	}
 	if flowing {
 		return printed.end()
@@ -164,7 +177,9 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 
 // printFound prints the objects that were found, and fails if one of the names is not among
 // them.
-func (g *get) printFound(out io.Writer, st boltstore.State, found map[string]*unstructured.Unstructured, names []string) error {
+func (g *get) printFound(
+	out io.Writer, st boltstore.State, found map[string]*unstructured.Unstructured, names []string,
+) error {
 	objs, missing := pick(found, names)
 	if len(objs) > 0 || len(names) == 0 {
 		var text bytes.Buffer // the printers do not return errors of the writer
@@ -224,7 +239,9 @@ func notInFile(typ, path string, states []boltstore.State) error {
 // pick returns the objects with the given names. As in kubectl, it keeps the order of the
 // names and repeats. Without names it returns all, sorted by key. missing has the names
 // without an object, quoted.
-func pick(found map[string]*unstructured.Unstructured, names []string) (objs []*unstructured.Unstructured, missing []string) {
+func pick(found map[string]*unstructured.Unstructured, names []string) (
+	objs []*unstructured.Unstructured, missing []string,
+) {
 	all := slices.SortedFunc(maps.Values(found), byKey)
 	if len(names) == 0 {
 		return all, nil
@@ -288,7 +305,8 @@ func (g *get) printer() printers.ResourcePrinter {
 
 // printList prints a List in JSON or YAML.
 func (g *get) printList(out io.Writer, objs []*unstructured.Unstructured) error {
-	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{"resourceVersion": ""}}}
+	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List",
+		"metadata": map[string]any{"resourceVersion": ""}}}
 	for _, u := range objs {
 		list.Items = append(list.Items, *u)
 	}
@@ -296,5 +314,6 @@ func (g *get) printList(out io.Writer, objs []*unstructured.Unstructured) error 
 }
 
 func (g *get) tables(first *unstructured.Unstructured) printers.ResourcePrinter {
-	return printers.NewTablePrinter(printers.PrintOptions{Wide: g.output == "wide", WithNamespace: g.all && first.GetNamespace() != "", NoHeaders: g.noHeaders})
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: g.output == "wide", WithNamespace: g.all &&
+		first.GetNamespace() != "", NoHeaders: g.noHeaders})
 }

@@ -15,11 +15,13 @@ import (
 func TestGetOmitsManagedFields(t *testing.T) {
 	for _, output := range []string{"json", "yaml"} {
 		for _, single := range []bool{true, false} {
-			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{
-				"name": "p1", "managedFields": []any{map[string]any{"manager": "m"}}}}}
+			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
+				"metadata": map[string]any{
+					"name": "p1", "managedFields": []any{map[string]any{"manager": "m"}}}}}
 			g := &get{output: output}
 			var whole, parts bytes.Buffer
-			if err := g.print(&whole, boltstore.State{}, []*unstructured.Unstructured{u.DeepCopy()}, single); err != nil {
+			if err := g.print(&whole, boltstore.State{}, []*unstructured.Unstructured{u.DeepCopy()},
+				single); err != nil {
 				t.Fatal(err)
 			}
 			if err := (&lister{get: g}).write(&parts, []*unstructured.Unstructured{u}); err != nil {

@@ -73,7 +73,8 @@ func (r *rows) flush() error {
 		}
 	default:
 		if r.printer == nil {
-			r.printer, r.tabs = r.tables(r.held[0]), printers.GetNewTabWriter(&r.out) // it remembers the widths of columns
+			// it remembers the widths of columns
+			r.printer, r.tabs = r.tables(r.held[0]), printers.GetNewTabWriter(&r.out)
 		}
 		table, err := tableOf(r.st, r.held, metav1.Now().Time)
 		if err != nil {

@@ -31,9 +31,11 @@ func TestGetStreams(t *testing.T) {
 	for i := range n {
 		name := fmt.Sprintf("c%04d", i)
 		want, page = append(want, "web "+name), append(page, name)
-		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, ResourceVersion: fmt.Sprint(i + 1),
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", Operation: metav1.ManagedFieldsOperationUpdate}}},
-			Data: map[string]string{"[]": "items:\n- <a> & \u2028\t" + name, "long": strings.Repeat("word ", 40), "n": "1e3"}})
+		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name,
+			ResourceVersion: fmt.Sprint(i + 1),
+			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "m", Operation: metav1.ManagedFieldsOperationUpdate}}},
+			Data: map[string]string{"[]": "items:\n- <a> & \u2028\t" + name, "long": strings.Repeat("word ", 40),
+				"n": "1e3"}})
 	}
 	fileWith(t, path, objs)
 
@@ -56,7 +58,8 @@ func TestGetStreams(t *testing.T) {
 		if !strings.HasPrefix(table[0], "NAMESPACE ") || !slices.Equal(got, want) {
 			t.Errorf("%v: %q and %d rows", args, table[0], len(got))
 		}
-		if got := strings.Fields(shown(append([]string{"get", "cm", "-n", "web", "-o", "name"}, args...)...)); len(got) != n || got[n-1] != "configmap/"+page[n-1] {
+		if got := strings.Fields(shown(append([]string{"get", "cm", "-n", "web", "-o", "name"},
+			args...)...)); len(got) != n || got[n-1] != "configmap/"+page[n-1] {
 			t.Errorf("%v: %d names", args, len(got))
 		}
 		if got := shown(append([]string{"get", "cm", "-A", "-l", "none"}, args...)...); got != "" {
@@ -65,7 +68,8 @@ func TestGetStreams(t *testing.T) {
 		for _, format := range []string{"json", "yaml"} {
 			for _, selector := range []string{"", "none"} {
 				want := whole(t, objs, format, selector)
-				if got := shown(append([]string{"get", "cm", "-A", "-o", format, "-l", selector}, args...)...); got != want {
+				if got := shown(append([]string{"get", "cm", "-A", "-o", format, "-l", selector},
+					args...)...); got != want {
 					t.Errorf("%v: -o %s -l %q: %d bytes, not %d", args, format, selector, len(got), len(want))
 				}
 			}
@@ -75,7 +79,8 @@ func TestGetStreams(t *testing.T) {
 
 	// A caller that wants no more rows ends it.
 	full := &fullWriter{}
-	if code := run(t.Context(), genericiooptions.IOStreams{Out: full, ErrOut: &bytes.Buffer{}}, []string{"get", "cm", "-A"}); code != 1 || full.writes != 1 {
+	if code := run(t.Context(), genericiooptions.IOStreams{Out: full, ErrOut: &bytes.Buffer{}},
+		[]string{"get", "cm", "-A"}); code != 1 || full.writes != 1 {
 		t.Error(code, full.writes)
 	}
 
@@ -147,13 +152,15 @@ func fileWith(t testing.TB, path string, objs []runtime.Object) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{},
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{},
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	listed(t, s, objs)
-	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"configmap", "cm"}}); err != nil {
+	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced,
+		Names: []string{"configmap", "cm"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.Release()

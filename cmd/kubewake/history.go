@@ -34,8 +34,10 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history TYPE [NAME]",
 		Short: "Show what happened to objects: when, by whom, and what changed",
-		Long: "Show what happened to objects: when, by whom, and what changed. It goes back as far as the file's journal: " +
-			"see --journal-age and --journal-bytes of mirror. The objects of a type's first list are not in the journal.",
+		Long: "Show what happened to objects: when, by whom, and what changed. It goes back as far as the " +
+			"file's journal: " +
+			"see --journal-age and --journal-bytes of mirror. The objects of a type's first list are not in " +
+			"the journal.",
 		Example: `  kubewake history pods shop-1 -n web --db cache.db
   kubewake history pods -A --since 10m -o json
   kubewake history pods -A --color=always | less -R
@@ -51,9 +53,12 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 	namespaceFlag(cmd, &h.db, &h.namespace)
 	completesTypes(cmd, &h.db, 2, &h.namespace)
 	f.BoolVarP(&h.all, "all-namespaces", "A", false, "all namespaces")
-	f.StringVarP(&h.output, "output", "o", "", "output format: json, with one version a line and the objects; text by default, and YAML with --at")
-	f.DurationVar(&h.since, "since", 0, "only versions newer than this, such as 10m, by the machine's clock, which dated them")
-	f.StringVar(&h.at, "at", "", "show the object as it was at this resourceVersion, or at this `time`, such as 2026-11-22T21:00:00Z")
+	f.StringVarP(&h.output, "output", "o", "",
+		"output format: json, with one version a line and the objects; text by default, and YAML with --at")
+	f.DurationVar(&h.since, "since", 0,
+		"only versions newer than this, such as 10m, by the machine's clock, which dated them")
+	f.StringVar(&h.at, "at", "", "show the object as it was at this resourceVersion, or at this `time`, such as "+
+		"2026-11-22T21:00:00Z")
 	f.BoolVar(&h.secrets, "show-secrets", false, "show the data of secrets")
 	colorFlag(cmd, &h.when)
 	return cmd

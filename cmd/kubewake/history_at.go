@@ -40,7 +40,8 @@ func (h *historyCmd) then(ctx context.Context, r *reader, st boltstore.State, na
 	}
 	q := query{source: st, key: key, at: m, secrets: h.secrets}
 	err := r.objects(ctx, q, func(u *unstructured.Unstructured) error {
-		fmt.Fprintf(h.streams.ErrOut, "%s: %s at %s, when its resourceVersion was %s%s\n", st.Source, key, m, u.GetResourceVersion(), unconfirmed(st, m))
+		fmt.Fprintf(h.streams.ErrOut, "%s: %s at %s, when its resourceVersion was %s%s\n", st.Source, key, m,
+			u.GetResourceVersion(), unconfirmed(st, m))
 		var p printers.ResourcePrinter = &printers.YAMLPrinter{}
 		if h.output == "json" {
 			p = &printers.JSONPrinter{}
@@ -51,7 +52,8 @@ func (h *historyCmd) then(ctx context.Context, r *reader, st boltstore.State, na
 	case errors.Is(err, history.ErrUnknown):
 		return err
 	case errors.Is(err, errNotFound):
-		return fmt.Errorf("%s %q was not there at %s, by the journal of %s%s", st.Source.Resource, name, m, h.db.path, unconfirmed(st, m))
+		return fmt.Errorf("%s %q was not there at %s, by the journal of %s%s", st.Source.Resource, name, m, h.db.path,
+			unconfirmed(st, m))
 	}
 	return err
 }

@@ -47,7 +47,8 @@ func TestHistoryInPager(t *testing.T) {
 		}
 		_ = closeOwner()
 	})}
-	code := run(t.Context(), genericiooptions.IOStreams{Out: out, ErrOut: io.Discard}, []string{"history", "cm", "-A", "-o", "json", "--db", path})
+	code := run(t.Context(), genericiooptions.IOStreams{Out: out, ErrOut: io.Discard},
+		[]string{"history", "cm", "-A", "-o", "json", "--db", path})
 	if lines := strings.Count(out.String(), "\n"); code != 0 || lines != n {
 		t.Errorf("exit code %d, %d of %d versions", code, lines, n)
 	}
@@ -74,9 +75,19 @@ func TestHistoryFlows(t *testing.T) {
 	path, _ := historyFile(t, 160, 100_000)
 	for _, output := range []string{"json", ""} {
 		out := &pieces{}
-		code := run(t.Context(), genericiooptions.IOStreams{Out: out, ErrOut: io.Discard}, []string{"history", "cm", "-A", "-o", output, "--db", path})
-		if code != 0 || out.all == 0 || out.largest > out.all/2 {
-			t.Errorf("-o %q: exit code %d, %d bytes, %d in one piece", output, code, out.all, out.largest)
+		for range 10 { // on a busy machine all may have been read when the printer's turn comes
+			*out = pieces{}
+			code := run(t.Context(), genericiooptions.IOStreams{Out: out, ErrOut: io.Discard},
+				[]string{"history", "cm", "-A", "-o", output, "--db", path})
+			if code != 0 || out.all == 0 {
+				t.Fatalf("-o %q: exit code %d, %d bytes", output, code, out.all)
+			}
+			if out.largest <= out.all/2 {
+				break
+			}
+		}
+		if out.largest > out.all/2 {
+			t.Errorf("-o %q: %d bytes, %d in one piece", output, out.all, out.largest)
 		}
 	}
 }
@@ -94,7 +105,8 @@ func historyFile(t *testing.T, n, size int) (path string, closeOwner func() erro
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +119,10 @@ func historyFile(t *testing.T, n, size int) (path string, closeOwner func() erro
 	j := fifo.New(s, nil)
 	tuning.SetQueue(j, 1<<30) // nothing pops
 	for i := range n {
-		meta := metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), UID: "u", ResourceVersion: fmt.Sprint(i + 1)}
-		if err := j.Add(&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"k": strings.Repeat("x", size)}}); err != nil {
+		meta := metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), UID: "u",
+			ResourceVersion: fmt.Sprint(i + 1)}
+		if err := j.Add(&corev1.ConfigMap{ObjectMeta: meta,
+			Data: map[string]string{"k": strings.Repeat("x", size)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

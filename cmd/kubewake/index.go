@@ -31,7 +31,8 @@ func newIndex(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "index TYPE [INDEX [VALUE]]",
 		Short: "Show the indices of a type, an index's values, or a value's keys",
-		Long: "Show the indices of a type, an index's values, or a value's keys, as the file has them. Programs name their indices\n" +
+		Long: "Show the indices of a type, an index's values, or a value's keys, as the file has them. Programs " +
+			"name their indices\n" +
 			"when they make an informer (Indexers). Every type has the index namespace.",
 		Example: `  kubewake index pods -A --db cache.db
   kubewake index pods namespace -A

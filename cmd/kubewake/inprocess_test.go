@@ -54,7 +54,8 @@ func TestInProcess(t *testing.T) {
 	}
 
 	resp := ask("/whole?q=text")
-	if text, err := all(resp); err != nil || text != "text" || resp.StatusCode != http.StatusTeapot || resp.Header.Get("Before") != "1" || resp.Header.Get("After") != "" {
+	if text, err := all(resp); err != nil || text != "text" || resp.StatusCode != http.StatusTeapot ||
+		resp.Header.Get("Before") != "1" || resp.Header.Get("After") != "" {
 		t.Error(resp.StatusCode, resp.Header, text, err)
 	}
 	resp = ask("/silent")
@@ -122,8 +123,10 @@ func TestDryRun(t *testing.T) {
 		code              int
 		want              string
 	}{
-		{http.MethodPatch, "/a?dryRun=All", "application/strategic-merge-patch+json", 200, `"containers":[{"image":"x:2","name":"c"},{"name":"d"}]`},
-		{http.MethodPatch, "/a?dryRun=All", "application/merge-patch+json", 200, `"containers":[{"image":"x:2","name":"c"}]`},
+		{http.MethodPatch, "/a?dryRun=All", "application/strategic-merge-patch+json", 200,
+			`"containers":[{"image":"x:2","name":"c"},{"name":"d"}]`},
+		{http.MethodPatch, "/a?dryRun=All", "application/merge-patch+json", 200,
+			`"containers":[{"image":"x:2","name":"c"}]`},
 		{http.MethodPatch, "/a?dryRun=All", "application/apply-patch+yaml", 400, "no field managers"},
 		{http.MethodPatch, "/a?dryRun=All", "application/json-patch+json", 400, "no patch of type"},
 		{http.MethodPatch, "/none?dryRun=All", "application/merge-patch+json", 404, ""},
@@ -143,7 +146,8 @@ func TestDryRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(resp.Body)
-		if err != nil || resp.StatusCode != tc.code || !strings.Contains(string(body), tc.want) || resp.StatusCode == 200 && strings.Contains(string(body), "annotations") {
+		if err != nil || resp.StatusCode != tc.code || !strings.Contains(string(body), tc.want) ||
+			resp.StatusCode == 200 && strings.Contains(string(body), "annotations") {
 			t.Errorf("%s %s %s: %d %s %v", tc.method, tc.path, tc.how, resp.StatusCode, body, err)
 		}
 	}

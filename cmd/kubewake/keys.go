@@ -18,7 +18,8 @@ import (
 // keysetFlag adds --keyset.
 func keysetFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "keyset", os.Getenv("KUBEWAKE_KEYSET"),
-		"the `file` with the Tink keyset that encrypts the database, made by kubewake keys generate; $KUBEWAKE_KEYSET, if set, is the default")
+		"the `file` with the Tink keyset that encrypts the database, made by kubewake keys generate; "+
+			"$KUBEWAKE_KEYSET, if set, is the default")
 }
 
 // keysetOf returns the keyset in a file, nil for no file.
@@ -49,7 +50,8 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 		Example: `  kubewake keys generate cache.key
   kubewake keys encrypt --keyset cache.key --db cache.db`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // without RunE, cobra would not check Args
+		// without RunE, cobra would not check Args
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		// A first signal ends them, too: their files are then the old ones or the new ones. A new
 		// keyset is made at once.
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
@@ -98,8 +100,10 @@ func newRotate(streams genericiooptions.IOStreams, say func(format string, args 
 	cmd := &cobra.Command{
 		Use:   "rotate [FILE]",
 		Short: "Add a key to the keyset and make it the primary one",
-		Long: "Add a key to the keyset and make it the primary one. A file that the keyset encrypts gets a new data key " +
-			"when it is next opened for writing, or now if you name it with --db. Older keys stay in the keyset for files " +
+		Long: "Add a key to the keyset and make it the primary one. A file that the keyset encrypts gets a " +
+			"new data key " +
+			"when it is next opened for writing, or now if you name it with --db. Older keys stay in the keyset " +
+			"for files " +
 			"that have not been opened since.",
 		Example: `  kubewake keys rotate cache.key
   kubewake keys rotate --keyset cache.key --db cache.db`,
@@ -128,7 +132,8 @@ func newRotate(streams genericiooptions.IOStreams, say func(format string, args 
 				return err
 			}
 			if !encrypted {
-				return fmt.Errorf("%s is not encrypted and nothing was changed; kubewake keys encrypt encrypts it (--db)", file.path)
+				return fmt.Errorf("%s is not encrypted and nothing was changed; kubewake keys encrypt "+
+					"encrypts it (--db)", file.path)
 			}
 		}
 		if err := seal.Rotate(file.keyset); err != nil {
@@ -157,14 +162,16 @@ func newRotate(streams genericiooptions.IOStreams, say func(format string, args 
 	return cmd
 }
 
-var errNoKeyset = errors.New("no keyset was given; name its file (--keyset or $KUBEWAKE_KEYSET), or make one with `kubewake keys generate FILE`")
+var errNoKeyset = errors.New("no keyset was given; name its file (--keyset or $KUBEWAKE_KEYSET), or make one with " +
+	"`kubewake keys generate FILE`")
 
 func newConvert(use, short string, convert func(dbFile) error, done func(path string) error) *cobra.Command {
 	var file dbFile
 	cmd := &cobra.Command{
-		Use:     use,
-		Short:   short,
-		Long:    short + ". The file is copied, and the copy renamed over it. The disk blocks of the old file are freed, but not wiped.",
+		Use:   use,
+		Short: short,
+		Long: short + ". The file is copied, and the copy renamed over it. The disk blocks of the old file are " +
+			"freed, but not wiped.",
 		Example: "  kubewake keys " + use + " --keyset cache.key --db cache.db",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -86,7 +86,9 @@ func TestKeysRotateOfAFileInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if failed == nil || string(before) == string(after) || !strings.Contains(failed.Error(), "it has a new primary key") || !strings.Contains(failed.Error(), "open already") {
+	if failed == nil || string(before) == string(after) ||
+		!strings.Contains(failed.Error(), "it has a new primary key") ||
+		!strings.Contains(failed.Error(), "open already") {
 		t.Errorf("error %v; the keyset was changed: %v", failed, string(before) != string(after))
 	}
 }

@@ -157,9 +157,10 @@ func (c *kubeClient) ToRESTMapper() (meta.RESTMapper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(client), client, func(warning string) {
-		c.warnings.HandleWarningHeader(299, "-", warning)
-	}), nil
+	return restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(client), client,
+		func(warning string) {
+			c.warnings.HandleWarningHeader(299, "-", warning)
+		}), nil
 }
 
 // ToRawKubeConfigLoader implements genericclioptions.RESTClientGetter.

@@ -47,7 +47,8 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 			c.secrets = true // it shows their sizes
 			c.own = func(cmd *cobra.Command, _ []string) (handled bool, err error) {
 				err = c.hideEvents(cmd)
-				return errors.Is(err, context.DeadlineExceeded), err // the owner would not answer kubectl's code, either
+				// the owner would not answer kubectl's code, either
+				return errors.Is(err, context.DeadlineExceeded), err
 			}
 			return kubedescribe.NewCmdDescribe("kubewake", cmdutil.NewFactory(c), c.streams)
 		}),
@@ -83,7 +84,8 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 	if !isTerminal(streams.Out) { // programs that kubectl runs look for one
 		streams.Out = out
 	}
-	c := &kubeClient{streams: streams, warnings: rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true})}
+	c := &kubeClient{streams: streams,
+		warnings: rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true})}
 	cmd := of(c)
 	for _, text := range []*string{&cmd.Long, &cmd.Example} {
 		*text = here.ReplaceAllString(*text, "kubewake $1")
@@ -120,7 +122,8 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 		return out
 	})
 	if completes := cmd.ValidArgsFunction; completes != nil {
-		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, to string) ([]string,
+			cobra.ShellCompDirective) {
 			return c.complete(cmd, args, to, completes)
 		}
 	}
@@ -213,12 +216,16 @@ func (c *kubeClient) hideEvents(cmd *cobra.Command) error {
 // newExplain is kubectl's, from the schemas that are kept beside the file.
 func newExplain(c *kubeClient) *cobra.Command {
 	cmd := explain.NewCmdExplain("kubewake", cmdutil.NewFactory(c), c.streams)
-	cmd.Long += "\n\nA server's schemas can be larger than everything that a mirror reads, so they are read only when they are asked for:\n" +
-		"with --fetch, or when a client asks kubewake serve --pass-through for one. Then they are kept beside the file, in FILE.openapi."
-	cmd.Example += "\n\n  # Read the schema of deployments' group from the server of the kubeconfig, and keep it\n  kubewake explain deployments --fetch"
+	cmd.Long += "\n\nA server's schemas can be larger than everything that a mirror reads, so they are read only " +
+		"when they are asked for:\n" +
+		"with --fetch, or when a client asks kubewake serve --pass-through for one. Then they are kept beside the " +
+		"file, in FILE.openapi."
+	cmd.Example += "\n\n  # Read the schema of deployments' group from the server of the kubeconfig, and keep it\n " +
+		" kubewake explain deployments --fetch"
 	flags, fetch := genericclioptions.NewConfigFlags(false), false
 	f := cmd.Flags()
-	f.BoolVar(&fetch, "fetch", false, "read the schema from the server of the kubeconfig, unless the kept one is the server's, and keep it")
+	f.BoolVar(&fetch, "fetch", false,
+		"read the schema from the server of the kubeconfig, unless the kept one is the server's, and keep it")
 	f.StringVar(flags.KubeConfig, "kubeconfig", "", "path of the kubeconfig, for --fetch")
 	f.StringVar(flags.Context, "context", "", "the kubeconfig's context, for --fetch")
 	c.own = func(*cobra.Command, []string) (handled bool, err error) {

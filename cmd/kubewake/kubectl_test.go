@@ -33,8 +33,10 @@ func TestUnknownFlags(t *testing.T) {
 			continue // it says the same about everything
 		}
 		var out, errOut bytes.Buffer
-		code := run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, []string{cmd.Name(), "--no-such-flag"})
-		if code == 0 || cmd.Name() == "diff" && code < 2 || !strings.Contains(errOut.String(), "no-such-flag") || out.Len() > 0 {
+		code := run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errOut},
+			[]string{cmd.Name(), "--no-such-flag"})
+		if code == 0 || cmd.Name() == "diff" && code < 2 || !strings.Contains(errOut.String(), "no-such-flag") ||
+			out.Len() > 0 {
 			t.Errorf("%s: exit code %d, %q %q", cmd.Name(), code, errOut.String(), out.String())
 		}
 	}
@@ -42,10 +44,13 @@ func TestUnknownFlags(t *testing.T) {
 
 // TestNoFile: a file that cannot be opened is one line, however many types are asked for.
 func TestNoFile(t *testing.T) {
-	for _, line := range []string{"get pods,services", "get pods,services -o json", "describe pods,services", "get pods -w", "wait pod/a pod/b --for=delete", "events", "api-versions"} {
+	for _, line := range []string{"get pods,services", "get pods,services -o json", "describe pods,services",
+		"get pods -w", "wait pod/a pod/b --for=delete", "events", "api-versions"} {
 		var errOut bytes.Buffer
-		code := run(t.Context(), genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errOut}, append(strings.Fields(line), "--db", filepath.Join(t.TempDir(), "none.db")))
-		if text := errOut.String(); code != 1 || !strings.HasPrefix(text, "error: open ") || strings.Count(text, "\n") != 1 {
+		code := run(t.Context(), genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errOut},
+			append(strings.Fields(line), "--db", filepath.Join(t.TempDir(), "none.db")))
+		if text := errOut.String(); code != 1 || !strings.HasPrefix(text, "error: open ") ||
+			strings.Count(text, "\n") != 1 {
 			t.Errorf("%s: exit code %d, %s", line, code, text)
 		}
 	}
@@ -54,11 +59,14 @@ func TestNoFile(t *testing.T) {
 // TestWatchOnFullDisk: a watch whose output cannot be written ends, with an error that says so.
 func TestWatchOnFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
-	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", ResourceVersion: "1"}}})
-	for _, line := range []string{"get cm -A -w", "get cm/c -n web -w", "get cm -A -w -o name", "get cm -A -w --output-watch-events -o json"} {
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c",
+		ResourceVersion: "1"}}})
+	for _, line := range []string{"get cm -A -w", "get cm/c -n web -w", "get cm -A -w -o name",
+		"get cm -A -w --output-watch-events -o json"} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		var errOut bytes.Buffer
-		code := run(ctx, genericiooptions.IOStreams{Out: &fullWriter{}, ErrOut: &errOut}, append(strings.Fields(line), "--db", path))
+		code := run(ctx, genericiooptions.IOStreams{Out: &fullWriter{}, ErrOut: &errOut},
+			append(strings.Fields(line), "--db", path))
 		if ctx.Err() != nil || code != 1 || !strings.Contains(errOut.String(), "full") {
 			t.Errorf("%s: exit code %d, %v, %s", line, code, ctx.Err(), errOut.String())
 		}
@@ -72,13 +80,17 @@ func TestOutputOnFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	var all []runtime.Object
 	for i := range 50 {
-		all = append(all, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), ResourceVersion: "1"}})
+		all = append(all, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i),
+			ResourceVersion: "1"}})
 	}
 	fileWith(t, path, all)
-	for _, line := range []string{"describe cm -A", "describe cm c1 c2 c3 c4 none -n web", "get cm -A --chunk-size=5", "get cm/c1 cm/c2 -n web -o yaml", "api-resources"} {
+	for _, line := range []string{"describe cm -A", "describe cm c1 c2 c3 c4 none -n web", "get cm -A --chunk-size=5",
+		"get cm/c1 cm/c2 -n web -o yaml", "api-resources"} {
 		var errOut bytes.Buffer
-		code := run(t.Context(), genericiooptions.IOStreams{Out: &fullWriter{}, ErrOut: &errOut}, append(strings.Fields(line), "--db", path))
-		if said := errOut.String(); code != 1 || strings.Count(said, "full") != 1 || !strings.Contains(said, "\nError: ") && !strings.HasPrefix(said, "Error: ") {
+		code := run(t.Context(), genericiooptions.IOStreams{Out: &fullWriter{}, ErrOut: &errOut},
+			append(strings.Fields(line), "--db", path))
+		if said := errOut.String(); code != 1 || strings.Count(said, "full") != 1 ||
+			!strings.Contains(said, "\nError: ") && !strings.HasPrefix(said, "Error: ") {
 			t.Errorf("%s: exit code %d, %s", line, code, said)
 		}
 	}
@@ -88,11 +100,14 @@ func TestOutputOnFullDisk(t *testing.T) {
 // timed out.
 func TestInterrupted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
-	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", ResourceVersion: "1"}}})
-	for _, line := range []string{"wait cm/c -n web --for=jsonpath={.data.x}=y --timeout=10m", "wait cm/c -n web --for=delete --timeout=10m", "get cm -A -w"} {
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c",
+		ResourceVersion: "1"}}})
+	for _, line := range []string{"wait cm/c -n web --for=jsonpath={.data.x}=y --timeout=10m",
+		"wait cm/c -n web --for=delete --timeout=10m", "get cm -A -w"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		errOut := &interrupting{cancel: cancel}
-		code := run(ctx, genericiooptions.IOStreams{Out: io.Discard, ErrOut: errOut}, append(strings.Fields(line), "--db", path))
+		code := run(ctx, genericiooptions.IOStreams{Out: io.Discard, ErrOut: errOut},
+			append(strings.Fields(line), "--db", path))
 		if said := errOut.String(); code != 1 || ctx.Err() == nil || strings.Contains(said, "rror") {
 			t.Errorf("%s: exit code %d, %s", line, code, said)
 		}
@@ -135,8 +150,10 @@ func TestDescribeWithoutFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	var errOut bytes.Buffer
-	code := run(t.Context(), genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errOut}, []string{"describe", "deploy", "shop", "-n", "web", "--db", copied})
-	if code != 1 || !strings.Contains(errOut.String(), "\nError: kubectl's code cannot do this with what the file has: ") {
+	code := run(t.Context(), genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errOut},
+		[]string{"describe", "deploy", "shop", "-n", "web", "--db", copied})
+	if code != 1 || !strings.Contains(errOut.String(),
+		"\nError: kubectl's code cannot do this with what the file has: ") {
 		t.Errorf("%d %s", code, errOut.String())
 	}
 }
@@ -159,21 +176,25 @@ func TestFetchNotKept(t *testing.T) {
 	dir := t.TempDir()
 	kubeconfig, path := filepath.Join(dir, "kc"), filepath.Join(dir, "f.db")
 	c := api.NewConfig()
-	c.Clusters["c"], c.Contexts["c"], c.CurrentContext = &api.Cluster{Server: server.URL}, &api.Context{Cluster: "c"}, "c"
+	c.Clusters["c"], c.Contexts["c"], c.CurrentContext = &api.Cluster{Server: server.URL}, &api.Context{Cluster: "c"},
+		"c"
 	if err := clientcmd.WriteToFile(*c, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", ResourceVersion: "1"}}})
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c",
+		ResourceVersion: "1"}}})
 	explain := func(args ...string) (out, errOut string, code int) {
 		var o, e bytes.Buffer
-		code = run(t.Context(), genericiooptions.IOStreams{Out: &o, ErrOut: &e}, append([]string{"explain", "configmaps", "--db", path}, args...))
+		code = run(t.Context(), genericiooptions.IOStreams{Out: &o, ErrOut: &e},
+			append([]string{"explain", "configmaps", "--db", path}, args...))
 		return o.String(), e.String(), code
 	}
 	fetch := []string{"--fetch", "--kubeconfig", kubeconfig}
 	if err := os.WriteFile(path+".openapi", nil, 0o600); err != nil { // in the folder's place
 		t.Fatal(err)
 	}
-	if out, errOut, code := explain(fetch...); code != 1 || !strings.Contains(out, "holds data") || !strings.Contains(errOut, "Error: the schema could not be kept beside the file: ") {
+	if out, errOut, code := explain(fetch...); code != 1 || !strings.Contains(out, "holds data") ||
+		!strings.Contains(errOut, "Error: the schema could not be kept beside the file: ") {
 		t.Errorf("%d %s %s", code, out, errOut)
 	}
 	if err := os.Remove(path + ".openapi"); err != nil {

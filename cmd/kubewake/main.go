@@ -150,7 +150,9 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
-	root.AddCommand(newMirror(streams), newGet(streams), newServe(streams), newStatus(streams), newHistory(streams), newIndex(streams), newSnapshot(streams), newExport(streams), newCheck(streams), newCompare(streams), newCompact(streams), newKeys(streams), newVersion(streams), newDocs())
+	root.AddCommand(newMirror(streams), newGet(streams), newServe(streams), newStatus(streams), newHistory(streams),
+		newIndex(streams), newSnapshot(streams), newExport(streams), newCheck(streams), newCompare(streams),
+		newCompact(streams), newKeys(streams), newVersion(streams), newDocs())
 	root.AddCommand(kubectlCommands(streams)...)
 	examples(root)
 	if calledAs(plugin) {

@@ -26,7 +26,8 @@ func TestDiffOfSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "secrets", Form: boltstore.FormTyped}, Example: &corev1.Secret{}})
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "secrets",
+		Form: boltstore.FormTyped}, Example: &corev1.Secret{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +36,10 @@ func TestDiffOfSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := func(name, applied string) *corev1.Secret {
-		return &corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"pw": []byte("hunter2"), "gone": []byte("hunter3")},
-			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: "1", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: applied}}}
+		return &corev1.Secret{Type: corev1.SecretTypeOpaque,
+			Data: map[string][]byte{"pw": []byte("hunter2"), "gone": []byte("hunter3")},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: "1",
+				Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: applied}}}
 	}
 	if err := r.Page([]runtime.Object{
 		secret("s", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"a"},"data":{"gone":"aHVudGVyMw=="},"stringData":{"pw":"hunter2"}}`+"\n"),
@@ -47,7 +50,8 @@ func TestDiffOfSecrets(t *testing.T) {
 	if _, err := r.Commit("10", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"secret"}}); err != nil {
+	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced,
+		Names: []string{"secret"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.Release()
@@ -56,7 +60,8 @@ func TestDiffOfSecrets(t *testing.T) {
 	}
 	manifest := func(name string) string {
 		file := filepath.Join(dir, name+".yaml")
-		text := "apiVersion: v1\nkind: Secret\ntype: Opaque\nmetadata: {name: " + name + ", namespace: a, labels: {x: z}}\nstringData: {pw: hunter4}\n"
+		text := "apiVersion: v1\nkind: Secret\ntype: Opaque\nmetadata: {name: " + name + ", namespace: a, labels: " +
+			"{x: z}}\nstringData: {pw: hunter4}\n"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +70,8 @@ func TestDiffOfSecrets(t *testing.T) {
 	shown := func(args ...string) string {
 		t.Helper()
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errs}, append(args, "--db", path)); code != 1 {
+		if code := run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errs},
+			append(args, "--db", path)); code != 1 {
 			t.Fatalf("%v: %d %s%s", args, code, out.String(), errs.String())
 		}
 		return out.String() + errs.String()
@@ -78,7 +84,8 @@ func TestDiffOfSecrets(t *testing.T) {
 			}
 		}
 		for _, line := range map[string][]string{
-			"s": {"-  gone: '***", "-  pw: '*** (before)'", "+  pw: '*** (after)'"}, "odd": {"+  pw: '*** (after)'"}, "new": {"+  pw: '***'"},
+			"s": {"-  gone: '***", "-  pw: '*** (before)'", "+  pw: '*** (after)'"}, "odd": {"+  pw: '*** (after)'"},
+			"new": {"+  pw: '***'"},
 		}[name] {
 			if !strings.Contains(diff, line) {
 				t.Errorf("%s: no %q in %s", name, line, diff)

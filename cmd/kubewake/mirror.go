@@ -90,29 +90,39 @@ Meanwhile the other commands read through a socket beside the file.`,
 	m.db.addFlags(cmd)
 	m.db.clockFlag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&m.configFile, "config", "", "a YAML `file` with the types and any of these flags, which win over the file; SIGHUP reads it again")
+	f.StringVar(&m.configFile, "config", "",
+		"a YAML `file` with the types and any of these flags, which win over the file; SIGHUP reads it again")
 	f.BoolVarP(&m.all, "all-namespaces", "A", false, "all namespaces")
 	f.StringVarP(&m.selector, "selector", "l", "", "only objects with these labels")
 	f.StringVar(&m.http, "http", "", "serve /healthz, /readyz, /status and /metrics at this address")
-	f.BoolVar(&m.purge, "purge-denied", false, "delete a type from the file once the server has refused it for a minute: 401, 403, or the type is gone")
+	f.BoolVar(&m.purge, "purge-denied", false,
+		"delete a type from the file once the server has refused it for a minute: 401, 403, or the type is gone")
 	f.BoolVar(&m.metered, "metered", false,
 		"send the fewest bytes: no list of metadata at a start, and no audits unless --audit-every asks for them")
 	f.DurationVar(&m.audit, "audit-every", 0,
 		"compare all objects with a list at least this often, since a server may lose changes "+
 			"(default 24h; negative: never)")
-	f.BoolVar(&m.process, "no-sync", false, "do not sync each commit: the file survives the end of the process, but not a crash of the machine")
-	f.DurationVar(&m.window, "window", 0, "gather changes to a busy file for this long (default 20ms; seconds spare flash)")
+	f.BoolVar(&m.process, "no-sync", false,
+		"do not sync each commit: the file survives the end of the process, but not a crash of the machine")
+	f.DurationVar(&m.window, "window", 0,
+		"gather changes to a busy file for this long (default 20ms; seconds spare flash)")
 	f.Int64Var(&m.journal, "journal-bytes", 0, "bytes of history kept for each type (default 16 MiB)")
 	f.DurationVar(&m.age, "journal-age", 0, "age of history kept for each type (default 1h)")
 	f.IntVar(&m.maxSize, "max-size", 0, "largest size of the file in bytes (default unlimited)")
-	f.BoolVar(&m.reopen, "reopen", false, "if the file is removed or another file takes its path, start again with the file at the path")
+	f.BoolVar(&m.reopen, "reopen", false,
+		"if the file is removed or another file takes its path, start again with the file at the path")
 	f.BoolVar(&m.compress, "compress", false,
 		"compress stored objects: objects like pods take less than half of the disk space "+
 			"and of the bytes written, for up to 60% more processor time")
-	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket through which other commands read the file while this one runs")
-	f.DurationVar(&m.wait, "wait", 0, "wait this long for another process to close the file, such as a replica that is being replaced")
-	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: kind of change, type, namespace/name, UID, resourceVersion")
-	f.BoolVar(&m.serve, "serve", false, "also serve the file as a Kubernetes API, with pass-through to the server; the flags are those of kubewake serve")
+	f.BoolVar(&m.noSocket, "no-socket", false,
+		"do not serve the socket through which other commands read the file while this one runs")
+	f.DurationVar(&m.wait, "wait", 0,
+		"wait this long for another process to close the file, such as a replica that is being replaced")
+	f.BoolVar(&m.events, "events", false,
+		"print each change once it is in the file: kind of change, type, namespace/name, UID, resourceVersion")
+	f.BoolVar(&m.serve, "serve", false,
+		"also serve the file as a Kubernetes API, with pass-through to the server; the flags are those of "+
+			"kubewake serve")
 	m.access.addFlags(cmd)
 	return cmd, m
 }
@@ -120,7 +130,8 @@ Meanwhile the other commands read through a socket beside the file.`,
 func (m *mirror) logf(format string, args ...any) {
 	m.out.Lock()
 	defer m.out.Unlock()
-	m.bar.Load().over(func() { fmt.Fprintln(m.streams.ErrOut, escaped(fmt.Sprintf(format, args...))) }) // a server's text may have anything
+	// a server's text may have anything
+	m.bar.Load().over(func() { fmt.Fprintln(m.streams.ErrOut, escaped(fmt.Sprintf(format, args...))) })
 }
 
 // logger passes the library's messages to logf.
@@ -146,7 +157,8 @@ func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, 
 		case last || !errors.Is(err, boltstore.ErrLocked):
 			return db, err
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("interrupted while it waited for another process to close the file (--wait): %w", err)
+			return nil, fmt.Errorf("interrupted while it waited for another process to close the file (--wait): %w",
+				err)
 		case !said:
 			m.logf("%s: waiting up to %s for another process to close it (--wait)", m.db.path, m.wait)
 			said = true
@@ -216,7 +228,8 @@ func (m *mirror) check() error {
 		name     string
 		negative bool
 	}{
-		{"max-size", m.maxSize < 0}, {"journal-bytes", m.journal < 0}, {"journal-age", m.age < 0}, {"window", m.window < 0}, {"wait", m.wait < 0},
+		{"max-size", m.maxSize < 0}, {"journal-bytes", m.journal < 0}, {"journal-age", m.age < 0},
+		{"window", m.window < 0}, {"wait", m.wait < 0},
 	} {
 		if f.negative {
 			return fmt.Errorf("--%s must not be negative; leave it out for the default", f.name)
@@ -310,7 +323,8 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config) e
 // clusterOf is the name of the config's cluster, as in sources.
 func clusterOf(ctx context.Context, cfg *rest.Config) (string, error) {
 	gv := schema.GroupVersion{Version: "v1"}
-	lw, example, err := listWatch(cfg, resource{gvr: gv.WithResource("namespaces"), gvk: gv.WithKind("Namespace")}, "", "")
+	lw, example, err := listWatch(cfg, resource{gvr: gv.WithResource("namespaces"), gvk: gv.WithKind("Namespace")},
+		"", "")
 	if err != nil {
 		return "", err
 	}
@@ -342,7 +356,8 @@ func (m *mirror) informer(db *boltstore.DB, cfg *rest.Config, r resource, at kep
 	src.handler = handler
 	m.stats.add(src)
 	if st := src.inf.Store().State(); st.Synced {
-		m.logf("%s: %d objects from the file, at %s, confirmed %s", src.name, st.Objects, st.ResourceVersion, confirmedAgo(st))
+		m.logf("%s: %d objects from the file, at %s, confirmed %s", src.name, st.Objects, st.ResourceVersion,
+			confirmedAgo(st))
 	}
 	return src, nil
 }

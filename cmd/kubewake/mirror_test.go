@@ -39,7 +39,8 @@ func TestDisableCompression(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = kubernetes.NewForConfigOrDie(cfg).Discovery().RESTClient().Get().AbsPath("/").DoRaw(t.Context()) // whatever it says
+		// whatever it says
+		_, _ = kubernetes.NewForConfigOrDie(cfg).Discovery().RESTClient().Get().AbsPath("/").DoRaw(t.Context())
 		if got := <-asked; got != want {
 			t.Errorf("%q: asks for %q", args, got)
 		}
@@ -56,7 +57,8 @@ func TestMirrorOptions(t *testing.T) {
 		{nil, boltstore.Options{}},
 		{[]string{"--no-sync"}, boltstore.Options{Durability: boltstore.DurabilityProcess}},
 		{[]string{"--window", "2s"}, boltstore.Options{Window: 2 * time.Second}},
-		{[]string{"--journal-bytes", "1000", "--journal-age", "24h"}, boltstore.Options{JournalBytes: 1000, JournalAge: 24 * time.Hour}},
+		{[]string{"--journal-bytes", "1000", "--journal-age", "24h"},
+			boltstore.Options{JournalBytes: 1000, JournalAge: 24 * time.Hour}},
 		{[]string{"--max-size", "1000000"}, boltstore.Options{MaxSize: 1000000}},
 		{[]string{"--compress"}, boltstore.Options{Compression: boltstore.CompressionZstd}},
 		{[]string{"--allow-unsafe-path"}, boltstore.Options{AllowUnsafePath: true}},
@@ -97,7 +99,8 @@ func TestHTTPLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if c := server.Config; resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge || min(c.ReadHeaderTimeout, c.ReadTimeout, c.WriteTimeout, c.IdleTimeout) <= 0 {
+	if c := server.Config; resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge ||
+		min(c.ReadHeaderTimeout, c.ReadTimeout, c.WriteTimeout, c.IdleTimeout) <= 0 {
 		t.Errorf("%s; %+v", resp.Status, c)
 	}
 }
@@ -108,8 +111,10 @@ func TestHTTPForThisHost(t *testing.T) {
 	server := httptest.NewServer(forThisHost(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	defer server.Close()
 	for host, want := range map[string]int{
-		"localhost:8080": 200, "LOCALHOST": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "[::1]": 200, "10.0.0.7": 200,
-		"evil.example.com": 421, "evil.example.com:8080": 421, "localhost.evil.example.com": 421, "127.0.0.1.evil.example.com": 421,
+		"localhost:8080": 200, "LOCALHOST": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "[::1]": 200,
+		"10.0.0.7":         200,
+		"evil.example.com": 421, "evil.example.com:8080": 421, "localhost.evil.example.com": 421,
+		"127.0.0.1.evil.example.com": 421,
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
 		if err != nil {
@@ -127,7 +132,8 @@ func TestHTTPForThisHost(t *testing.T) {
 	// Elsewhere a name may be that of a service.
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://mirror.edge.svc/", nil)
-	at := context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 8080}))
+	at := context.WithValue(r.Context(), http.LocalAddrContextKey,
+		net.Addr(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 8080}))
 	if forThisHost(http.NotFoundHandler()).ServeHTTP(w, r.WithContext(at)); w.Code != http.StatusNotFound {
 		t.Errorf("at another address: %d", w.Code)
 	}
@@ -139,7 +145,8 @@ func TestMirrorInterruptedAtStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var errs bytes.Buffer
-	args := []string{"mirror", "pods", "-A", "--server", "http://127.0.0.1:1", "--no-socket", "--db", filepath.Join(t.TempDir(), "f.db")}
+	args := []string{"mirror", "pods", "-A", "--server", "http://127.0.0.1:1", "--no-socket", "--db",
+		filepath.Join(t.TempDir(), "f.db")}
 	if code := run(ctx, genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errs}, args); code != 0 {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
@@ -174,13 +181,16 @@ func TestEndsBeforeAnAnswer(t *testing.T) {
 					return
 				}
 				w.Header().Set("Content-Type", "application/json")
-				_, _ = io.WriteString(w, map[string]string{"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/apis": `{"kind":"APIGroupList","groups":[]}`, "/api/v1": resources}[r.URL.Path]) // the client may have left
+				// the client may have left
+				_, _ = io.WriteString(w, map[string]string{"/api": `{"kind":"APIVersions","versions":["v1"]}`,
+					"/apis": `{"kind":"APIGroupList","groups":[]}`, "/api/v1": resources}[r.URL.Path])
 			}))
 			defer server.Close()
 			defer close(ended)
 			streams, _, _, errOut := genericiooptions.NewTestIOStreams()
 			began := time.Now()
-			code := run(ctx, streams, []string{"mirror", "pods", "-A", "--db", filepath.Join(t.TempDir(), "f.db"), "--server", server.URL, "--no-socket"})
+			code := run(ctx, streams, []string{"mirror", "pods", "-A", "--db", filepath.Join(t.TempDir(), "f.db"),
+				"--server", server.URL, "--no-socket"})
 			if took := time.Since(began); code != 0 || took > 15*time.Second {
 				t.Errorf("%d after %s: %s", code, took, errOut)
 			}
@@ -190,7 +200,8 @@ func TestEndsBeforeAnAnswer(t *testing.T) {
 
 // TestQuietCatchingUp: reads that wait for the server leave no lines in the log.
 func TestQuietCatchingUp(t *testing.T) {
-	const connecting, catching, live, offline = reflector.PhaseConnecting, reflector.PhaseCatchingUp, reflector.PhaseLive, reflector.PhaseOffline
+	const connecting, catching, live, offline = reflector.PhaseConnecting, reflector.PhaseCatchingUp,
+		reflector.PhaseLive, reflector.PhaseOffline
 	src := &source{}
 	for i, step := range []struct {
 		phase reflector.Phase

@@ -171,7 +171,8 @@ func (m *mirror) wants(types []string) (w wanted, err error) {
 		return w, err
 	}
 	if len(content.IsDNS1123Label(w.namespace)) > 0 {
-		return w, fmt.Errorf("%q cannot be the name of a namespace: it may not contain anything but small letters, digits, and hyphens between them, and has at most 63 (-n)", w.namespace)
+		return w, fmt.Errorf("%q cannot be the name of a namespace: it may not contain anything but small letters, "+
+			"digits, and hyphens between them, and has at most 63 (-n)", w.namespace)
 	}
 	return w, nil
 }
@@ -211,7 +212,8 @@ func (m *mirror) again(given *pflag.FlagSet, args []string) (wanted, error) {
 	}
 	var fixed []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		if was := given.Lookup(f.Name); was != nil && inConfig(f) && !slices.Contains(whereFlags, f.Name) && f.Value.String() != was.Value.String() {
+		if was := given.Lookup(f.Name); was != nil && inConfig(f) && !slices.Contains(whereFlags, f.Name) &&
+			f.Value.String() != was.Value.String() {
 			fixed = append(fixed, fmt.Sprintf("%s is %s, not %s", f.Name, shownFlag(was), shownFlag(f)))
 		}
 	})

@@ -52,7 +52,8 @@ func configKeys() string {
 		if def != "" {
 			def = "`" + def + "`"
 		}
-		kind := map[string]string{"stringArray": "list", "bool": "true or false", "string": "text", "int": "number", "int64": "number"}[f.Value.Type()]
+		kind := map[string]string{"stringArray": "list", "bool": "true or false", "string": "text", "int": "number",
+			"int64": "number"}[f.Value.Type()]
 		if kind == "" {
 			kind = f.Value.Type()
 		}

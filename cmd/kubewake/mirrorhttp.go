@@ -225,8 +225,9 @@ func isAddress(host string) bool {
 
 // httpServer bounds the time and memory that callers can take.
 func httpServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: time.Minute,
+		IdleTimeout:  2 * time.Minute, MaxHeaderBytes: 64 << 10}
 }
 
 // allStatus is the answer of /status.
@@ -257,7 +258,8 @@ func (s *stats) status() []liveStatus {
 
 // The command's own metrics, beyond the library's.
 var (
-	descTold     = prometheus.NewDesc("kubewake_source_told_total", "Changes printed or counted, by their kind.", []string{"source", "type"}, nil)
+	descTold = prometheus.NewDesc("kubewake_source_told_total", "Changes printed or counted, by their kind.",
+		[]string{"source", "type"}, nil)
 	descRequests = prometheus.NewDesc("kubewake_requests_total", "Requests sent to the server.", nil, nil)
 	descReceived = prometheus.NewDesc("kubewake_response_bytes_total", "Bytes of response bodies, as sent.", nil, nil)
 )

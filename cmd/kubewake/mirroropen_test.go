@@ -43,7 +43,8 @@ func TestLockThatHangs(t *testing.T) {
 	})
 	cancel()
 	waittest.Eventually(t, "the mirror has ended", func() bool { return len(ended) > 0 })
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "interrupted") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), path) ||
+		!strings.Contains(err.Error(), "interrupted") {
 		t.Error(err)
 	}
 	close(goOn)

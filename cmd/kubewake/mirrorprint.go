@@ -116,7 +116,8 @@ func (m *mirror) counter(src *source) cache.ResourceEventHandler {
 func (m *mirror) print(what string, src *source, key, uid, rv string) {
 	of := src.inf.Store().Source()
 	m.out.Lock()
-	_, err := fmt.Fprintln(m.streams.Out, what, schema.GroupResource{Group: of.Group, Resource: of.Resource}, escaped(key), uid, rv)
+	_, err := fmt.Fprintln(m.streams.Out, what, schema.GroupResource{Group: of.Group, Resource: of.Resource},
+		escaped(key), uid, rv)
 	said := m.unprinted
 	m.unprinted = err != nil
 	m.out.Unlock()

@@ -28,7 +28,8 @@ func (m *mirror) reloads(ctx context.Context, flags *pflag.FlagSet, args []strin
 	}
 	onHangup(ctx, m.hangups, m.streams.ErrOut, end, func() {
 		if m.configFile == "" {
-			m.logf("SIGHUP: there is nothing to reload, since there is no --config; certificates are read again when they change")
+			m.logf("SIGHUP: there is nothing to reload, since there is no --config; certificates are read again " +
+				"when they change")
 			return
 		}
 		m.reload(ctx, flags, args)

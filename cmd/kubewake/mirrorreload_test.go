@@ -47,7 +47,8 @@ func newConfigured(t *testing.T, lines string, args ...string) *configured {
 // prepared is a mirror that does not run yet.
 func prepared(t *testing.T) *configured {
 	t.Helper()
-	c := &configured{t: t, sim: kubesim.New(kubesim.Options{}), dir: t.TempDir(), log: &buffer{}, hangups: make(chan os.Signal)}
+	c := &configured{t: t, sim: kubesim.New(kubesim.Options{}), dir: t.TempDir(), log: &buffer{},
+		hangups: make(chan os.Signal)}
 	if _, err := c.sim.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,8 @@ func (c *configured) keeps(sources []string, configMaps string) {
 // eventually waits for a condition.
 func eventually(t *testing.T, is func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // between two looks: the mirror, a process of its own, gives no signal
+	// between two looks: the mirror, a process of its own, gives no signal
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		err := is()
 		if err == nil {
 			return
@@ -195,7 +197,8 @@ func TestReload(t *testing.T) {
 	c.reload(all+"types: [secrets]\ntyps: [pods]", stays+c.config+":5: typs: there is no such key")
 	c.reload(all+"types: [secrets]\nall-namespaces: true", stays+c.config+":5: all-namespaces is there twice")
 	c.reload(all+"types: [secrets]\nwindow: fast", stays+c.config+":5: window: ")
-	c.reload(all+"types: [secrets]\nwindow: 3s\nkeyset: k.json", stays+`only a new start can change this: keyset is "", not k.json; window is 0s, not 3s`)
+	c.reload(all+"types: [secrets]\nwindow: 3s\nkeyset: k.json",
+		stays+`only a new start can change this: keyset is "", not k.json; window is 0s, not 3s`)
 	c.reload(all+"types: [secrets]\nselector: a b", stays+"the selector cannot be parsed")
 	c.reload(all+"types: []", stays+"there are no types")
 	c.reload(all+"types: [secrets, nonsense]", stays+`the server has no resource type "nonsense"`)
@@ -283,7 +286,8 @@ func TestReloadsBeforeFirstAnswer(t *testing.T) {
 	}
 	c.keeps([]string{"configmaps/v1"}, "configmap/b configmap/a")
 	for _, typ := range []string{"nonsense", "rubbish"} {
-		if says := fmt.Sprintf("reload: the old settings go on: the server has no resource type %q", typ); !strings.Contains(c.log.String(), says) {
+		if says := fmt.Sprintf("reload: the old settings go on: the server has no resource type %q",
+			typ); !strings.Contains(c.log.String(), says) {
 			t.Errorf("no %q in %s", says, c.log)
 		}
 	}
@@ -293,7 +297,8 @@ func TestReloadsBeforeFirstAnswer(t *testing.T) {
 // TestCommandLineWins: flags and types of the command line win over the config file, even
 // when it is read again.
 func TestCommandLineWins(t *testing.T) {
-	c := newConfigured(t, "namespace: other\nall-namespaces: true\ntypes: [secrets]\nas-group: [x, y]", "configmaps", "-n", "web", "--as", "u", "--as-group", "z")
+	c := newConfigured(t, "namespace: other\nall-namespaces: true\ntypes: [secrets]\nas-group: [x, y]", "configmaps",
+		"-n", "web", "--as", "u", "--as-group", "z")
 	c.keeps([]string{"configmaps/v1 -n web"}, "configmap/a")
 	if got := *c.mirror.flags.ImpersonateGroup; !slices.Equal(got, []string{"z"}) {
 		t.Errorf("groups %q", got)

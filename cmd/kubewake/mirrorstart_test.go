@@ -77,7 +77,8 @@ func TestManyTypes(t *testing.T) {
 	for i := range n {
 		name := fmt.Sprintf("kind%02d", i)
 		resources = append(resources, kubesim.Resource{Plural: name + "s", Namespaced: true,
-			GroupVersionKind: schema.GroupVersionKind{Group: "many.example.org", Version: "v1", Kind: strings.ToUpper(name[:1]) + name[1:]}})
+			GroupVersionKind: schema.GroupVersionKind{Group: "many.example.org", Version: "v1",
+				Kind: strings.ToUpper(name[:1]) + name[1:]}})
 		args = append(args, name+"s")
 	}
 	sim := kubesim.New(kubesim.Options{Resources: resources})

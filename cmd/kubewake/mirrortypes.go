@@ -104,7 +104,8 @@ func (s *served) resource(ctx context.Context, arg string) (resource, error) {
 			return resource{}, err
 		}
 		all := memory.NewMemCacheClient(client)
-		s.client, s.mapper = all, restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(all), all, nil)
+		s.client, s.mapper = all, restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(all), all,
+			nil)
 	}
 	mapper := s.mapper
 	r, err := during(ctx, func() (resource, error) { return fromServer(mapper, arg) })

@@ -32,7 +32,9 @@ var errOtherVersion = errors.New("another version is served")
 // follow waits until the server refuses a type. As long as it does, follow asks whether
 // the server has dropped the version. If another version is served, the mirror begins
 // again with that. Otherwise the other types go on, and this one is tried again.
-func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r resource, arg string, end context.CancelCauseFunc) {
+func (m *mirror) follow(
+	ctx context.Context, cfg *rest.Config, src *source, r resource, arg string, end context.CancelCauseFunc,
+) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -47,7 +49,8 @@ func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r re
 				break
 			}
 			if other, ok := otherVersion(ctx, cfg, r); ok {
-				m.logf("%s: the server no longer serves this; it is mirrored as %s, scope %s", src.name, other.gvr.GroupVersion(), other.Scope)
+				m.logf("%s: the server no longer serves this; it is mirrored as %s, scope %s", src.name,
+					other.gvr.GroupVersion(), other.Scope)
 				m.moved.Store(arg, other)
 				src.unserved.Store(true)
 				end(errOtherVersion)
@@ -107,7 +110,9 @@ func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other reso
 }
 
 // servedIn returns what discovery says of a resource, nil if it is not served.
-func servedIn(ctx context.Context, client *discovery.DiscoveryClient, gv, resource string) (*metav1.APIResource, error) {
+func servedIn(ctx context.Context, client *discovery.DiscoveryClient, gv, resource string) (
+	*metav1.APIResource, error,
+) {
 	list, err := client.ServerResourcesForGroupVersionWithContext(ctx, gv)
 	if err != nil {
 		return nil, err
@@ -153,7 +158,8 @@ func (m *mirror) describeAgain(ctx context.Context, cfg *rest.Config, src *sourc
 			continue
 		}
 		describe(ctx, client.RESTClient(), &r, *a)
-		if err := store.Describe(boltstore.Description{Kind: a.Kind, Names: r.Names, Categories: r.Categories, Columns: r.Columns}); err != nil {
+		if err := store.Describe(boltstore.Description{Kind: a.Kind, Names: r.Names, Categories: r.Categories,
+			Columns: r.Columns}); err != nil {
 			m.logf("%s: its names and columns could not be stored: %s", src.name, oneLine(err))
 		}
 	}
@@ -174,7 +180,8 @@ func (s *served) named(ctx context.Context, r resource) (resource, error) {
 			continue
 		}
 		if len(a.Verbs) > 0 && !slices.Contains(a.Verbs, "list") {
-			return r, fmt.Errorf("%s cannot be mirrored: the server does not list them, it only lets clients %s them", r.gvr.GroupResource(), strings.Join(a.Verbs, ", "))
+			return r, fmt.Errorf("%s cannot be mirrored: the server does not list them, it only lets clients %s them",
+				r.gvr.GroupResource(), strings.Join(a.Verbs, ", "))
 		}
 		describe(ctx, s.client.RESTClient(), &r, a)
 	}
@@ -195,7 +202,8 @@ func describe(ctx context.Context, client rest.Interface, r *resource, a metav1.
 func columnsIn(ctx context.Context, client rest.Interface, gvr schema.GroupVersionResource) []boltstore.Column {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	body, err := client.Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", gvr.GroupResource().String()).
+	body, err := client.Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+		gvr.GroupResource().String()).
 		SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
 	var definition struct {
 		Spec struct {

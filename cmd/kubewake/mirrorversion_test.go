@@ -29,9 +29,11 @@ import (
 // at all, is not changed.
 func TestOtherVersion(t *testing.T) {
 	gadget := schema.GroupVersionKind{Group: "b.example.org", Version: "v1", Kind: "Gadget"}
-	size := printcolumns.Column{Name: "Size", Type: "integer", Format: "int32", Description: "how big", JSONPath: ".spec.size", Priority: 1}
+	size := printcolumns.Column{Name: "Size", Type: "integer", Format: "int32", Description: "how big",
+		JSONPath: ".spec.size", Priority: 1}
 	sim := kubesim.New(kubesim.Options{Resources: append(kubesim.DefaultResources(), kubesim.Resource{
-		GroupVersionKind: gadget, Plural: "gadgets", Namespaced: true, Categories: []string{"all"}, Columns: []printcolumns.Column{size}})})
+		GroupVersionKind: gadget, Plural: "gadgets", Namespaced: true, Categories: []string{"all"},
+		Columns: []printcolumns.Column{size}})})
 	if _, err := sim.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -51,10 +53,13 @@ func TestOtherVersion(t *testing.T) {
 		r := resource{gvr: schema.GroupVersionResource{Group: tc.group, Version: tc.version, Resource: "gadgets"}}
 		r.Scope = tc.scope
 		other, ok := otherVersion(t.Context(), sim.RESTConfig(), r)
-		if ok != (tc.want != "") || ok && (other.Scope != tc.want || other.gvk != gadget || other.gvr != gadget.GroupVersion().WithResource("gadgets")) {
+		if ok != (tc.want != "") || ok &&
+			(other.Scope != tc.want || other.gvk != gadget ||
+				other.gvr != gadget.GroupVersion().WithResource("gadgets")) {
 			t.Errorf("%s/%s, %q: %v %+v", tc.group, tc.version, tc.scope, ok, other)
 		}
-		if ok && (!slices.Equal(other.Categories, []string{"all"}) || !slices.Equal(other.Columns, []boltstore.Column{boltstore.Column(size)})) {
+		if ok && (!slices.Equal(other.Categories, []string{"all"}) ||
+			!slices.Equal(other.Columns, []boltstore.Column{boltstore.Column(size)})) {
 			t.Errorf("it is described as %+v", other.Description)
 		}
 	}
@@ -82,12 +87,15 @@ func TestNoColumns(t *testing.T) {
 		`no JSON`:     http.StatusOK,
 	} {
 		answer, code = text, status
-		if got := columnsIn(t.Context(), client.RESTClient(), schema.GroupVersionResource{Group: "b.example.org", Version: "v1", Resource: "gadgets"}); got != nil {
+		if got := columnsIn(t.Context(), client.RESTClient(),
+			schema.GroupVersionResource{Group: "b.example.org", Version: "v1", Resource: "gadgets"}); got != nil {
 			t.Errorf("%s: %+v", text, got)
 		}
 	}
 	answer, code = `{"spec":{"versions":[{"name":"v1"}]}}`, http.StatusOK
-	if got := columnsIn(t.Context(), client.RESTClient(), schema.GroupVersionResource{Group: "b.example.org", Version: "v1", Resource: "gadgets"}); got == nil || len(got) > 0 {
+	if got := columnsIn(t.Context(), client.RESTClient(),
+		schema.GroupVersionResource{Group: "b.example.org", Version: "v1", Resource: "gadgets"}); got == nil ||
+		len(got) > 0 {
 		t.Errorf("a definition without columns: %#v", got)
 	}
 }
@@ -98,7 +106,8 @@ func TestNamesIn(t *testing.T) {
 		of   metav1.APIResource
 		want []string
 	}{
-		{metav1.APIResource{Name: "gadgets", SingularName: "gizmo", Kind: "Gadget", ShortNames: []string{"gd", "gizmo"}}, []string{"gizmo", "gadget", "gd"}},
+		{metav1.APIResource{Name: "gadgets", SingularName: "gizmo", Kind: "Gadget",
+			ShortNames: []string{"gd", "gizmo"}}, []string{"gizmo", "gadget", "gd"}},
 		{metav1.APIResource{Name: "pods", Kind: "Pod"}, []string{"pod"}},
 	} {
 		if got := namesIn(tc.of); !slices.Equal(got, tc.want) {
@@ -114,7 +123,8 @@ func TestMirrorOfWhatIsNotListed(t *testing.T) {
 		"/api":  metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
 		"/apis": metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}},
 		"/api/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: "v1",
-			APIResources: []metav1.APIResource{{Name: "bindings", SingularName: "binding", Namespaced: true, Kind: "Binding", Verbs: metav1.Verbs{"create"}}}},
+			APIResources: []metav1.APIResource{{Name: "bindings", SingularName: "binding", Namespaced: true,
+				Kind: "Binding", Verbs: metav1.Verbs{"create"}}}},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := answers[r.URL.Path]
@@ -132,7 +142,8 @@ func TestMirrorOfWhatIsNotListed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var errs bytes.Buffer
-	args := []string{"mirror", "bindings", "-A", "--server", server.URL, "--no-socket", "--db", filepath.Join(t.TempDir(), "f.db")}
+	args := []string{"mirror", "bindings", "-A", "--server", server.URL, "--no-socket", "--db",
+		filepath.Join(t.TempDir(), "f.db")}
 	code := run(ctx, genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errs}, args)
 	if want := "Error: bindings cannot be mirrored: the server does not list them, it only lets clients create them\n"; code != 1 || errs.String() != want {
 		t.Errorf("exit code %d: %s", code, errs.String())

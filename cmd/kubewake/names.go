@@ -46,8 +46,10 @@ func (t *names) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return &http.Response{
-		Status: http.StatusText(http.StatusOK), StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,
+		Status: http.StatusText(http.StatusOK), StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body)), Request: r,
 	}, nil
 }
 
@@ -97,7 +99,9 @@ func (t *names) list(r *http.Request, p kubeapi.Path) ([]byte, error) {
 	type object map[string]any
 	items := []object{}
 	for _, name := range found[:min(len(found), mostNames)] {
-		items = append(items, object{"apiVersion": sources[0].APIVersion, "kind": sources[0].Kind, "metadata": object{"name": name, "namespace": p.Namespace}})
+		items = append(items, object{"apiVersion": sources[0].APIVersion, "kind": sources[0].Kind,
+			"metadata": object{"name": name, "namespace": p.Namespace}})
 	}
-	return json.Marshal(object{"apiVersion": sources[0].APIVersion, "kind": sources[0].Kind + "List", "metadata": object{}, "items": items})
+	return json.Marshal(object{"apiVersion": sources[0].APIVersion, "kind": sources[0].Kind + "List",
+		"metadata": object{}, "items": items})
 }

@@ -24,10 +24,12 @@ func TestNamesComplete(t *testing.T) {
 	var objs []runtime.Object
 	for i := range 2 * mostNames {
 		namespace := []string{"other", "web"}[i%2]
-		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("c%04d", i), ResourceVersion: fmt.Sprint(i + 1)},
+		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+			Name: fmt.Sprintf("c%04d", i), ResourceVersion: fmt.Sprint(i + 1)},
 			Data: map[string]string{"k": "whole"}})
 	}
-	objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "d", ResourceVersion: "9999"}})
+	objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "d",
+		ResourceVersion: "9999"}})
 	fileWith(t, path, objs)
 	file, err := os.ReadFile(path)
 	if err != nil {
@@ -38,7 +40,9 @@ func TestNamesComplete(t *testing.T) {
 	}
 	complete := func(args ...string) []string {
 		t.Helper()
-		got := strings.Fields(shown(t, append(append([]string{"__complete"}, args[:len(args)-1]...), "-n", "web", "--db", path, args[len(args)-1])...))
+		got := strings.Fields(shown(t,
+			append(append([]string{"__complete"}, args[:len(args)-1]...), "-n", "web", "--db", path,
+				args[len(args)-1])...))
 		if last := got[len(got)-1]; last != ":4" {
 			t.Errorf("%q: directive %s", args, last)
 		}
@@ -99,7 +103,8 @@ func TestCompletionEnds(t *testing.T) {
 		}
 	})
 	path := filepath.Join(dir, "f.db")
-	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", ResourceVersion: "1"}}})
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c",
+		ResourceVersion: "1"}}})
 	release, err := boltstore.Lock(path)
 	if err != nil {
 		t.Fatal(err)

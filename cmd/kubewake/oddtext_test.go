@@ -63,7 +63,8 @@ func TestMetricsOfOddNames(t *testing.T) {
 	}
 	defer db.Close()
 	src := boltstore.Source{Version: "v1", Resource: "pods", Namespace: "a\xff", Form: boltstore.FormTyped}
-	inf, err := informer.NewSharedIndexInformer(db, &cache.ListWatch{}, &corev1.Pod{}, informer.Options{Reflector: reflector.Options{Source: &src}})
+	inf, err := informer.NewSharedIndexInformer(db, &cache.ListWatch{}, &corev1.Pod{},
+		informer.Options{Reflector: reflector.Options{Source: &src}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +84,11 @@ func TestEventsKeepTheirLines(t *testing.T) {
 	var out bytes.Buffer
 	handler := handlerOfRoles(t, &mirror{streams: genericiooptions.IOStreams{Out: &out}, events: true})
 	const odd = "x\nDELETED pods kube-system/etcd u 1\x1b[2J"
-	handler.OnAdd(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: odd, UID: "u", ResourceVersion: "7"}}, false)
+	handler.OnAdd(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: odd, UID: "u",
+		ResourceVersion: "7"}}, false)
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "web/" + odd})
-	if text := out.String(); strings.Count(text, "\n") != 2 || strings.Contains(text, "\x1b") || !strings.HasPrefix(text, "ADDED roles.rbac.authorization.k8s.io web/x") {
+	if text := out.String(); strings.Count(text, "\n") != 2 || strings.Contains(text, "\x1b") ||
+		!strings.HasPrefix(text, "ADDED roles.rbac.authorization.k8s.io web/x") {
 		t.Errorf("%q", text)
 	}
 }
@@ -100,7 +103,8 @@ func TestEventsOnFullDisk(t *testing.T) {
 		disk.full = full
 		handler.OnAdd(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "x"}}, false)
 	}
-	if n := strings.Count(log.String(), "events are lost, since they cannot be printed: no space left on device\n"); n != 2 {
+	if n := strings.Count(log.String(),
+		"events are lost, since they cannot be printed: no space left on device\n"); n != 2 {
 		t.Errorf("%d times: %s", n, log.String())
 	}
 }
@@ -128,7 +132,8 @@ func handlerOfRoles(t *testing.T, m *mirror) cache.ResourceEventHandler {
 		}
 	})
 	roles := boltstore.Source{Group: rbacv1.GroupName, Version: "v1", Resource: "roles", Form: boltstore.FormTyped}
-	inf, err := informer.NewSharedIndexInformer(db, &cache.ListWatch{}, &rbacv1.Role{}, informer.Options{Reflector: reflector.Options{Source: &roles}})
+	inf, err := informer.NewSharedIndexInformer(db, &cache.ListWatch{}, &rbacv1.Role{},
+		informer.Options{Reflector: reflector.Options{Source: &roles}})
 	if err != nil {
 		t.Fatal(err)
 	}

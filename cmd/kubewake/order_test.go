@@ -24,7 +24,8 @@ func TestPick(t *testing.T) {
 		u.SetName(name)
 		found["web/"+name] = u
 	}
-	for names, want := range map[string]string{"": "a b c", "b a": "b a", "c a c": "c a c", "b x a": `b a missing "x"`} {
+	for names, want := range map[string]string{"": "a b c", "b a": "b a", "c a c": "c a c",
+		"b x a": `b a missing "x"`} {
 		objs, missing := pick(found, strings.Fields(names))
 		var got []string
 		for _, u := range objs {
@@ -42,10 +43,13 @@ func TestPick(t *testing.T) {
 // TestDescribeWithoutEvents: an object can be described even if the file has no events.
 func TestDescribeWithoutEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
-	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "x", ResourceVersion: "1"}}})
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "x",
+		ResourceVersion: "1"}}})
 	var out, errs bytes.Buffer
-	code := run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errs}, []string{"describe", "cm", "x", "-n", "web", "--db", path})
-	if code != 0 || !strings.Contains(out.String(), "Name:         x") || strings.Contains(out.String(), "Events:") || !strings.Contains(errs.String(), "events are not in the file") {
+	code := run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errs},
+		[]string{"describe", "cm", "x", "-n", "web", "--db", path})
+	if code != 0 || !strings.Contains(out.String(), "Name:         x") || strings.Contains(out.String(), "Events:") ||
+		!strings.Contains(errs.String(), "events are not in the file") {
 		t.Errorf("%d:\n%s%s", code, out.String(), errs.String())
 	}
 }
@@ -54,7 +58,8 @@ func TestDescribeWithoutEvents(t *testing.T) {
 // one in discovery, as kubectl does, and the types of a category come in that order.
 func TestOneShortName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
-	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "x", ResourceVersion: "1"}}})
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "x",
+		ResourceVersion: "1"}}})
 	db, err := boltstore.Open(path, boltstore.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -65,10 +70,12 @@ func TestOneShortName(t *testing.T) {
 		u.SetAPIVersion(group + "/v1")
 		u.SetNamespace("web")
 		u.SetResourceVersion("1")
-		s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Group: group, Version: "v1", Resource: "things", Form: boltstore.FormUnstructured}, Example: u})
+		s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Group: group, Version: "v1", Resource: "things",
+			Form: boltstore.FormUnstructured}, Example: u})
 		if err == nil {
 			listed(t, s, []runtime.Object{u})
-			err = s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"cm", "thing"}, Categories: []string{"every"}})
+			err = s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"cm", "thing"},
+				Categories: []string{"every"}})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -32,13 +32,16 @@ func TestFirstSyncBar(t *testing.T) {
 	t.Cleanup(sim.Close)
 	const n = 1000
 	for i := range n {
-		if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprintf("c%04d", i)}}); err != nil {
+		if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web",
+			Name: fmt.Sprintf("c%04d", i)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	held := make(chan struct{})
 	answer := kubesim.Answer(apierrors.NewTooManyRequestsError("later"))
-	sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 1, func(w http.ResponseWriter, r *http.Request) {
+	sim.FailNext(func(r *http.Request) bool {
+		return r.URL.Query().Get("continue") != ""
+	}, 1, func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-held:
 		case <-r.Context().Done():
@@ -50,8 +53,9 @@ func TestFirstSyncBar(t *testing.T) {
 	defer cancel()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, genericiooptions.IOStreams{Out: &buffer{}, ErrOut: s.tty}, []string{"mirror", "configmaps", "-A",
-			"--no-socket", "--db", filepath.Join(t.TempDir(), "f.db"), "--server", sim.URL()})
+		ended <- run(ctx, genericiooptions.IOStreams{Out: &buffer{}, ErrOut: s.tty},
+			[]string{"mirror", "configmaps", "-A",
+				"--no-socket", "--db", filepath.Join(t.TempDir(), "f.db"), "--server", sim.URL()})
 	}()
 	s.await(t, fmt.Sprintf("/%d)", n))
 	close(held)
@@ -84,7 +88,8 @@ func TestCompactionBar(t *testing.T) {
 	for i := range 60 { // more than one commit of the copy
 		noise := make([]byte, 500_000)
 		_, _ = rand.Read(noise) // never fails
-		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), ResourceVersion: fmt.Sprint(i + 1)},
+		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web",
+			Name: fmt.Sprint("c", i), ResourceVersion: fmt.Sprint(i + 1)},
 			BinaryData: map[string][]byte{"k": noise}})
 	}
 	fileWith(t, path, objs)

@@ -29,7 +29,8 @@ func secretOf(i, size int) *corev1.Secret {
 	name := fmt.Sprintf("s%05d", i)
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("ns%d", i%3), Name: name, UID: ktypes.UID(name),
-			ResourceVersion: fmt.Sprint(i + 1), Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "hunter2"}},
+			ResourceVersion: fmt.Sprint(i + 1),
+			Annotations:     map[string]string{corev1.LastAppliedConfigAnnotation: "hunter2"}},
 		Data: map[string][]byte{"password": []byte(strings.Repeat("hunter2", size/7+1))},
 	}
 }
@@ -223,7 +224,8 @@ func TestIndex(t *testing.T) {
 			return all, err
 		}
 		got, err := read(cache.NamespaceIndex, "", false)
-		want := []string{"ns0[ns0/s00000 ns0/s00003 ns0/s00006]", "ns1[ns1/s00001 ns1/s00004]", "ns2[ns2/s00002 ns2/s00005]"}
+		want := []string{"ns0[ns0/s00000 ns0/s00003 ns0/s00006]", "ns1[ns1/s00001 ns1/s00004]",
+			"ns2[ns2/s00002 ns2/s00005]"}
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}

@@ -77,7 +77,8 @@ func TestAnyText(t *testing.T) {
 			}
 			found := 0
 			count := func(*unstructured.Unstructured) error { found++; return nil }
-			if err := r.objects(t.Context(), query{source: stateOf(t, db, src), key: want[0]}, count); err != nil || found != 1 {
+			if err := r.objects(t.Context(), query{source: stateOf(t, db, src), key: want[0]}, count); err != nil ||
+				found != 1 {
 				t.Errorf("%s: not at %.60q: %v", name, want[0], err)
 			}
 		}
@@ -138,7 +139,8 @@ func TestKindOfEachObject(t *testing.T) {
 	src := boltstore.Source{Group: "example.com", Version: "v1", Resource: "things", Form: boltstore.FormUnstructured}
 	var page []runtime.Object
 	for _, kind := range []string{"Secret", "Thing"} {
-		page = append(page, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": kind,
+		page = append(page, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1",
+			"kind":     kind,
 			"metadata": map[string]any{"namespace": "web", "name": strings.ToLower(kind), "resourceVersion": "1"},
 			"data":     map[string]any{"password": "hunter2"}}})
 	}

@@ -51,7 +51,8 @@ func mirrorEvents(t *testing.T, args ...string) *events {
 	log := &buffer{}
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, genericiooptions.IOStreams{Out: w, ErrOut: log}, append([]string{"mirror", "--events", "--no-socket"}, args...))
+		ended <- run(ctx, genericiooptions.IOStreams{Out: w, ErrOut: log},
+			append([]string{"mirror", "--events", "--no-socket"}, args...))
 		_ = w.Close() // never fails
 	}()
 	e := &events{t, make(chan string, 100), log, func() {
@@ -95,7 +96,9 @@ func (e *events) await(want ...string) {
 		select {
 		case line, ok := <-e.lines:
 			if f := strings.Fields(line); len(f) > 2 {
-				want = slices.DeleteFunc(want, func(w string) bool { return w == f[0]+" "+strings.TrimPrefix(f[2], "default/") })
+				want = slices.DeleteFunc(want, func(w string) bool {
+					return w == f[0]+" "+strings.TrimPrefix(f[2], "default/")
+				})
 			}
 			if !ok {
 				e.t.Fatalf("the mirror ended without %q:\n%s", want, e.log)
@@ -148,10 +151,12 @@ func TestRedefined(t *testing.T) {
 	create("Wodget", "c")
 	m.await("ADDED c")
 	m.end()
-	if got := shown(t, "get", "wodget", "-A", "-o", "name", "--db", path); got != "wodget.example.com/b wodget.example.com/c" {
+	if got := shown(t, "get", "wodget", "-A", "-o", "name", "--db",
+		path); got != "wodget.example.com/b wodget.example.com/c" {
 		t.Error(got)
 	}
-	if got := shown(t, "history", "widgets", "-A", "-o", "json", "--db", path); strings.Count(got, `"kind":"Widget"`) != 1 || strings.Count(got, `"kind":"Wodget"`) != 2 {
+	if got := shown(t, "history", "widgets", "-A", "-o", "json", "--db", path); strings.Count(got,
+		`"kind":"Widget"`) != 1 || strings.Count(got, `"kind":"Wodget"`) != 2 {
 		t.Error(got)
 	}
 
@@ -168,7 +173,8 @@ func TestRedefined(t *testing.T) {
 	create("Wadget", "f")
 	m.await("ADDED f")
 	m.end()
-	if got := shown(t, "get", "wadget", "-A", "-o", "name", "--db", path); got != "wadget.example.com/e wadget.example.com/f" {
+	if got := shown(t, "get", "wadget", "-A", "-o", "name", "--db",
+		path); got != "wadget.example.com/e wadget.example.com/f" {
 		t.Error(got)
 	}
 }
@@ -221,7 +227,8 @@ func TestServedElsewhere(t *testing.T) {
 				t.Fatal(states, err)
 			}
 			for _, st := range states {
-				if old := st.Source.Version == tc.old.Version && st.Source.Namespace == tc.old.Namespace; st.Synced == old {
+				if old := st.Source.Version == tc.old.Version &&
+					st.Source.Namespace == tc.old.Namespace; st.Synced == old {
 					t.Errorf("%s: synced %t, %d objects", st.Source, st.Synced, st.Objects)
 				}
 			}
@@ -240,7 +247,8 @@ func TestColumnsChange(t *testing.T) {
 	change := func(column, shortName, object string) {
 		t.Helper()
 		columns := []printcolumns.Column{{Name: column, Type: "string", JSONPath: ".metadata.name"}}
-		if err := errors.Join(sim.Recolumn(widgets, columns, shortName), sim.Create(custom("Widget", object))); err != nil {
+		if err := errors.Join(sim.Recolumn(widgets, columns, shortName),
+			sim.Create(custom("Widget", object))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -250,7 +258,8 @@ func TestColumnsChange(t *testing.T) {
 		t.Helper()
 		eventually(t, func() error {
 			var out, errs bytes.Buffer
-			code := run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errs}, []string{"get", shortName, "-A", "--db", path})
+			code := run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errs},
+				[]string{"get", shortName, "-A", "--db", path})
 			if table := strings.Fields(out.String()); code != 0 || !slices.Contains(table, column) {
 				return fmt.Errorf("%q %s", table, errs.String())
 			}
@@ -296,7 +305,8 @@ func TestNoObjectYet(t *testing.T) {
 	for range 2 { // the second life knows its types from the file
 		m := mirrorEvents(t, args...)
 		eventually(t, func() error {
-			if log := m.log.String(); !strings.Contains(log, "widgets.example.com/v1 (unstructured): live") || !strings.Contains(log, "configmaps/v1: live") {
+			if log := m.log.String(); !strings.Contains(log, "widgets.example.com/v1 (unstructured): live") ||
+				!strings.Contains(log, "configmaps/v1: live") {
 				return errors.New(log)
 			}
 			return nil
@@ -325,7 +335,8 @@ func TestMirrorBesideMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := db.Claim(boltstore.Claim{Example: &metav1.PartialObjectMetadata{},
-		Source: boltstore.Source{Group: widgets.Group, Version: "v1", Resource: widgets.Resource, Form: boltstore.FormMetadata}})
+		Source: boltstore.Source{Group: widgets.Group, Version: "v1", Resource: widgets.Resource,
+			Form: boltstore.FormMetadata}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +366,8 @@ func TestMirrorBesideMetadata(t *testing.T) {
 	}
 	m.await("ADDED b")
 	m.end()
-	if got := shown(t, "get", "widget", "-A", "-o", "name", "--db", path); got != "widget.example.com/a widget.example.com/b" {
+	if got := shown(t, "get", "widget", "-A", "-o", "name", "--db",
+		path); got != "widget.example.com/a widget.example.com/b" {
 		t.Error(got)
 	}
 }

@@ -37,8 +37,10 @@ func serveCommand(streams genericiooptions.IOStreams) (*cobra.Command, *server) 
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the file as a Kubernetes API, for kubectl and any other client, until interrupted",
-		Long: "Serve the file as a Kubernetes API, for kubectl and any other client, until interrupted. A mirror may\n" +
-			"keep the file up to date, or no program has it open. This user gets in by a unix socket and by the kubeconfig that is\n" +
+		Long: "Serve the file as a Kubernetes API, for kubectl and any other client, until interrupted. A " +
+			"mirror may\n" +
+			"keep the file up to date, or no program has it open. This user gets in by a unix socket and by the " +
+			"kubeconfig that is\n" +
 			"written, others only over TLS. docs/serve.md says who may read what, and what happens offline.",
 		Example: `  kubewake serve --db cache.db                        # then: kubectl --kubeconfig cache.db.kubeconfig get pods
   kubewake serve --pass-through --db cache.db         # writes, logs, and what the file lacks go to the server
@@ -53,7 +55,8 @@ func serveCommand(streams genericiooptions.IOStreams) (*cobra.Command, *server) 
 	s.db.clockFlag(cmd)
 	s.db.clusterFlag(cmd)
 	s.access.addFlags(cmd)
-	cmd.Flags().BoolVar(&s.pass, "pass-through", false, "send writes, and reads of objects that the file does not have, to the server of the kubeconfig")
+	cmd.Flags().BoolVar(&s.pass, "pass-through", false,
+		"send writes, and reads of objects that the file does not have, to the server of the kubeconfig")
 	return cmd, s
 }
 

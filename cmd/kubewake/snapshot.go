@@ -188,7 +188,8 @@ func tempDir(prefix string) (dir string, release func(), err error) {
 	removeLeftovers(os.TempDir(), prefix)
 	for range 10 {
 		if dir, err = os.MkdirTemp("", prefix); err != nil {
-			return "", nil, fmt.Errorf("there is no folder for temporary files; make it, or set $TMPDIR to another one: %w", err)
+			return "", nil, fmt.Errorf("there is no folder for temporary files; make it, or set $TMPDIR to "+
+				"another one: %w", err)
 		}
 		if release, err = lockNew(dir); err == nil {
 			return dir, release, nil

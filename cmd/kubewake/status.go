@@ -93,7 +93,8 @@ func printStatus(streams genericiooptions.IOStreams, path string, status live.St
 	}
 	for _, st := range status.Sources {
 		if st.Differed > 0 {
-			fmt.Fprintf(streams.ErrOut, "%s: the last comparison with a list repaired %d objects\n", st.Source, st.Differed)
+			fmt.Fprintf(streams.ErrOut, "%s: the last comparison with a list repaired %d objects\n", st.Source,
+				st.Differed)
 		}
 	}
 	for _, st := range status.Sources {
@@ -104,7 +105,8 @@ func printStatus(streams genericiooptions.IOStreams, path string, status live.St
 	}
 	printNoted(streams.ErrOut, status.Sources)
 	for _, a := range status.SetAside {
-		fmt.Fprintf(streams.ErrOut, "set aside at %s, %s: %s, %d bytes\n", a.Time.Format(time.RFC3339), a.Reason, a.Path, a.Bytes)
+		fmt.Fprintf(streams.ErrOut, "set aside at %s, %s: %s, %d bytes\n", a.Time.Format(time.RFC3339), a.Reason,
+			a.Path, a.Bytes)
 	}
 	if o := status.Owner; o != nil {
 		printOwner(streams.ErrOut, o)
@@ -116,10 +118,12 @@ func printStatus(streams genericiooptions.IOStreams, path string, status live.St
 func printNoted(w io.Writer, states []boltstore.State) {
 	for _, st := range states {
 		if st.Unstored > 0 {
-			fmt.Fprintf(w, "%s: %d objects could not be stored and will be read again; the last one because: %s\n", st.Source, st.Unstored, escaped(st.UnstoredReason))
+			fmt.Fprintf(w, "%s: %d objects could not be stored and will be read again; the last one because: %s\n",
+				st.Source, st.Unstored, escaped(st.UnstoredReason))
 		}
 		if st.Unindexed > 0 {
-			fmt.Fprintf(w, "%s: %d values of indices are missing, since index functions failed\n", st.Source, st.Unindexed)
+			fmt.Fprintf(w, "%s: %d values of indices are missing, since index functions failed\n", st.Source,
+				st.Unindexed)
 		}
 	}
 }

@@ -29,15 +29,18 @@ func TestStatusOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Release()
-	if err := s.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "1"}}); err != nil {
+	if err := s.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u",
+		ResourceVersion: "1"}}); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); !s.State().InMemory; time.Sleep(time.Millisecond) { // between two looks: loading gives no signal
+	// between two looks: loading gives no signal
+	for end := time.Now().Add(time.Minute); !s.State().InMemory; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it is not in memory")
 		}

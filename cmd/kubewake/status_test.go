@@ -25,11 +25,13 @@ import (
 // the user vouches for it.
 func TestStatusOfAWrongClock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
-	db, err := boltstore.Open(path, boltstore.Options{Window: time.Nanosecond, Clock: devicetest.New(time.Now().Add(-3 * time.Hour))})
+	db, err := boltstore.Open(path,
+		boltstore.Options{Window: time.Nanosecond, Clock: devicetest.New(time.Now().Add(-3 * time.Hour))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +52,8 @@ func TestStatusOfAWrongClock(t *testing.T) {
 	}
 	j := fifo.New(s, nil)
 	for i := range 3 {
-		if err := j.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: fmt.Sprint(i + 2)}}); err != nil {
+		if err := j.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u",
+			ResourceVersion: fmt.Sprint(i + 2)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,9 +113,11 @@ func TestDeeds(t *testing.T) {
 	st := reflector.State{Phase: reflector.PhaseLive, Resumes: 1}
 	compared := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for text, st := range map[string]reflector.State{
-		"live; resumes: 1, saved 0 B":                                                      st,
-		"live, resumed and not compared; resumes: 1, saved 0 B":                            {Phase: st.Phase, Resumes: 1, Uncompared: true},
-		"live, resumed and not compared since 2026-01-02T03:04:05Z; resumes: 1, saved 0 B": {Phase: st.Phase, Resumes: 1, Uncompared: true, Compared: compared},
+		"live; resumes: 1, saved 0 B": st,
+		"live, resumed and not compared; resumes: 1, saved 0 B": {Phase: st.Phase,
+			Resumes: 1, Uncompared: true},
+		"live, resumed and not compared since 2026-01-02T03:04:05Z; resumes: 1, saved 0 B": {Phase: st.Phase,
+			Resumes: 1, Uncompared: true, Compared: compared},
 	} {
 		if got := deeds(st, compared); got != text {
 			t.Errorf("%q, not %q", got, text)

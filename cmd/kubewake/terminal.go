@@ -40,8 +40,11 @@ func (c color) in(colour, text string) string {
 
 // colorFlag adds --color.
 func colorFlag(cmd *cobra.Command, when *string) {
-	cmd.Flags().StringVar(when, "color", "auto", "`when` to show colours: auto, always or never; auto: on a terminal, unless $NO_COLOR is set")
-	_ = cmd.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]cobra.Completion{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
+	cmd.Flags().StringVar(when, "color", "auto",
+		"`when` to show colours: auto, always or never; auto: on a terminal, unless $NO_COLOR is set")
+	// fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("color",
+		cobra.FixedCompletions([]cobra.Completion{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // colorOn decides by --color whether colours are shown on out.

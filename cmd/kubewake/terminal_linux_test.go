@@ -79,7 +79,9 @@ func newScreen(t *testing.T) *screen {
 // await waits until the screen has shown a text.
 func (s *screen) await(t *testing.T, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.shown.String(), text); time.Sleep(time.Millisecond) { // between two looks: the screen gives no signal
+	// between two looks: the screen gives no signal
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.shown.String(),
+		text); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("no %q is shown:\n%q", text, s.shown.String())
 		}
@@ -94,7 +96,8 @@ func TestHistoryInColour(t *testing.T) {
 	changed(t, path)
 	const head, end = "  web/c  updated  resourceVersion 2\n", "\n"
 	plain := head + `  .data.k: "a" -> "b"` + end + `  .data.new: none -> "c"` + end
-	coloured := head + "  .data.k: \x1b[31m\"a\"\x1b[0m -> \x1b[32m\"b\"\x1b[0m" + end + "  .data.new: none -> \x1b[32m\"c\"\x1b[0m" + end
+	coloured := head + "  .data.k: \x1b[31m\"a\"\x1b[0m -> \x1b[32m\"b\"\x1b[0m" + end + "  .data.new: none -> " +
+		"\x1b[32m\"c\"\x1b[0m" + end
 	for _, tc := range []struct {
 		env, term, flag     string
 		onScreen, elsewhere string
@@ -115,7 +118,8 @@ func TestHistoryInColour(t *testing.T) {
 			args = append(args, tc.flag)
 		}
 		var piped, errs bytes.Buffer
-		if code := run(t.Context(), genericiooptions.IOStreams{Out: &piped, ErrOut: &errs}, args); code != 0 || !strings.HasSuffix(piped.String(), tc.elsewhere) {
+		if code := run(t.Context(), genericiooptions.IOStreams{Out: &piped, ErrOut: &errs}, args); code != 0 ||
+			!strings.HasSuffix(piped.String(), tc.elsewhere) {
 			t.Errorf("%+v: %d %s\n%q", tc, code, errs.String(), piped.String())
 		}
 		if code := run(t.Context(), genericiooptions.IOStreams{Out: s.tty, ErrOut: &errs}, args); code != 0 {
@@ -124,7 +128,8 @@ func TestHistoryInColour(t *testing.T) {
 		s.await(t, strings.ReplaceAll(tc.onScreen, "\n", "\r\n"))
 		s.close()
 	}
-	if code := run(t.Context(), genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}, []string{"history", "cm", "--db", path, "--color=maybe"}); code != 1 {
+	if code := run(t.Context(), genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard},
+		[]string{"history", "cm", "--db", path, "--color=maybe"}); code != 1 {
 		t.Error(code)
 	}
 }
@@ -141,7 +146,8 @@ func TestTerminalGone(t *testing.T) {
 	cmd, m := mirrorCommand(genericiooptions.IOStreams{Out: io.Discard, ErrOut: s.tty})
 	hangups := make(chan os.Signal)
 	m.hangups = hangups
-	cmd.SetArgs([]string{"configmaps", "-A", "--no-socket", "--db", filepath.Join(t.TempDir(), "f.db"), "--server", sim.URL()})
+	cmd.SetArgs([]string{"configmaps", "-A", "--no-socket", "--db", filepath.Join(t.TempDir(), "f.db"), "--server",
+		sim.URL()})
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.ExecuteContext(t.Context()) }()
 	s.await(t, "live at")
@@ -187,13 +193,15 @@ func changed(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	q := fifo.New(s, nil)
 	for i, data := range []map[string]string{{"k": "a"}, {"k": "b", "new": "c"}} {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", UID: "u", ResourceVersion: fmt.Sprint(i + 1)}, Data: data}
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", UID: "u",
+			ResourceVersion: fmt.Sprint(i + 1)}, Data: data}
 		if err := q.Update(cm); err != nil {
 			t.Fatal(err)
 		}

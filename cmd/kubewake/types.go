@@ -20,7 +20,8 @@ import (
 var builtIn = sync.OnceValue(func() map[string]map[string]bool {
 	groups := map[string]map[string]bool{}
 	for gvk := range scheme.Scheme.AllKnownTypes() {
-		if gvk.Version == runtime.APIVersionInternal || strings.HasSuffix(gvk.Kind, "List") || strings.HasSuffix(gvk.Kind, "Options") {
+		if gvk.Version == runtime.APIVersionInternal || strings.HasSuffix(gvk.Kind, "List") ||
+			strings.HasSuffix(gvk.Kind, "Options") {
 			continue
 		}
 		plural, singular := meta.UnsafeGuessKindToResource(gvk)
@@ -83,7 +84,9 @@ func inFile(states []boltstore.State, arg string) ([]boltstore.State, error) {
 	t := typedAs(arg)
 	var found []boltstore.State
 	for _, fits := range []func(boltstore.State) bool{t.exactly, t.beginning} {
-		if found = slices.DeleteFunc(slices.Clone(states), func(st boltstore.State) bool { return !t.names(st) || !fits(st) }); len(found) > 0 {
+		if found = slices.DeleteFunc(slices.Clone(states), func(st boltstore.State) bool {
+			return !t.names(st) || !fits(st)
+		}); len(found) > 0 {
 			break
 		}
 	}
@@ -163,9 +166,11 @@ func known(sources []boltstore.State) (r resource, ok bool) {
 		return r, false
 	}
 	st := question{}.latest(sources)
-	r.gvr = schema.GroupVersionResource{Group: st.Source.Group, Version: st.Source.Version, Resource: st.Source.Resource}
+	r.gvr = schema.GroupVersionResource{Group: st.Source.Group, Version: st.Source.Version,
+		Resource: st.Source.Resource}
 	r.gvk = schema.FromAPIVersionAndKind(st.APIVersion, st.Kind)
-	r.Description = boltstore.Description{Scope: st.Scope, Names: st.Names, Categories: st.Categories, Columns: st.Columns}
+	r.Description = boltstore.Description{Scope: st.Scope, Names: st.Names, Categories: st.Categories,
+		Columns: st.Columns}
 	for _, other := range sources {
 		if st.Kind == "" && r.Kind == "" && other.Source.Form != boltstore.FormMetadata {
 			r.Kind = other.Kind

@@ -14,7 +14,8 @@ import (
 // are counted as sent.
 func TestPackedAnswers(t *testing.T) {
 	for name, encodings := range map[string][]string{
-		"plain": nil, "gzip": {"gzip"}, "capitals": {"GZIP"}, "old name": {"x-gzip"}, "spaces": {" Gzip "}, "two lines": {"identity", "gzip"},
+		"plain": nil, "gzip": {"gzip"}, "capitals": {"GZIP"}, "old name": {"x-gzip"}, "spaces": {" Gzip "},
+		"two lines": {"identity", "gzip"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -73,7 +74,8 @@ func TestPackedForTheCaller(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.Header.Get("Content-Encoding") != "gzip" || int64(len(b)) != s.bytes.Load() || string(b) == "text" {
+	if err != nil || resp.Header.Get("Content-Encoding") != "gzip" || int64(len(b)) != s.bytes.Load() ||
+		string(b) == "text" {
 		t.Errorf("%q %v %v, %d bytes counted", b, err, resp.Header, s.bytes.Load())
 	}
 }

@@ -18,13 +18,17 @@ import (
 // path does; the name differs from the manager's. File.InMemory counts for the cluster, too.
 // Its kinds come from the file while its server does not answer, as the manager's do. The
 // manager starts and ends the cluster: do not add it.
-func NewCluster(mgr manager.Manager, cfg *rest.Config, o informer.Options, options ...cluster.Option) (cluster.Cluster, error) {
+func NewCluster(mgr manager.Manager, cfg *rest.Config, o informer.Options, options ...cluster.Option) (
+	cluster.Cluster, error,
+) {
 	k, ok := mgr.(*kept)
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("controllerruntime: a %T has no file for the cluster: it takes a manager that NewManager has returned", mgr)
+		return nil, fmt.Errorf("controllerruntime: a %T has no file for the cluster: it takes a manager that "+
+			"NewManager has returned", mgr)
 	case cfg != nil && clusterName(o.Reflector.Cluster, cfg) == k.cluster:
-		return nil, fmt.Errorf("controllerruntime: the manager's own cluster has the name %q in the file: give this one another in Reflector.Cluster", k.cluster)
+		return nil, fmt.Errorf("controllerruntime: the manager's own cluster has the name %q in the file: give "+
+			"this one another in Reflector.Cluster", k.cluster)
 	}
 	var misused error
 	inFile := func(c *cluster.Options) {

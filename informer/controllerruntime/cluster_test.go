@@ -29,10 +29,12 @@ func named(cluster string) informer.Options {
 // either server both wake from it, each with its own objects. The kinds of InMemory stay out.
 func TestSecondCluster(t *testing.T) {
 	near, far := shop(t, "a", "b"), shop(t, "c")
-	if err := far.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "secret"}}); err != nil {
+	if err := far.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+		Name: "secret"}}); err != nil {
 		t.Fatal(err)
 	}
-	f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: named(""), InMemory: []client.Object{&corev1.Secret{}}}
+	f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: named(""),
+		InMemory: []client.Object{&corev1.Secret{}}}
 	for life := range 2 {
 		mgr, err := NewManager(near.RESTConfig(), manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}, f)
 		if err != nil {
@@ -51,7 +53,8 @@ func TestSecondCluster(t *testing.T) {
 			}
 		}
 		if life == 0 {
-			if err := other.GetClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: "secret"}, &corev1.Secret{}); err != nil {
+			if err := other.GetClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: "secret"},
+				&corev1.Secret{}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -61,7 +64,8 @@ func TestSecondCluster(t *testing.T) {
 		}
 		enough()
 		end()
-		if err := other.GetClient().List(t.Context(), &maps); err == nil || !strings.Contains(err.Error(), boltstore.ErrClosed.Error()) {
+		if err := other.GetClient().List(t.Context(), &maps); err == nil ||
+			!strings.Contains(err.Error(), boltstore.ErrClosed.Error()) {
 			t.Errorf("after the end: %d objects, %v", len(maps.Items), err)
 		}
 		for _, err := range []error{near.RefuseConnections(true), far.RefuseConnections(true)} {
@@ -75,7 +79,8 @@ func TestSecondCluster(t *testing.T) {
 // TestClusterMisused: a cluster that could not have its part of the file is an error.
 func TestClusterMisused(t *testing.T) {
 	sim := shop(t)
-	mgr, err := NewManager(sim.RESTConfig(), options(), File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: named("near")})
+	mgr, err := NewManager(sim.RESTConfig(), options(),
+		File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: named("near")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +122,8 @@ func TestClusterNames(t *testing.T) {
 		{"", "", "", true},
 		{"", "", "b", false},
 	} {
-		mgr, err := NewManager(at(c.manager), manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}, File{Path: filepath.Join(t.TempDir(), "test.db")})
+		mgr, err := NewManager(at(c.manager), manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}},
+			File{Path: filepath.Join(t.TempDir(), "test.db")})
 		if err != nil {
 			t.Fatal(err)
 		}

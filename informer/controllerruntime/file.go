@@ -38,7 +38,8 @@ func (f *file) caches(newCache cache.NewCacheFunc, strict bool) cache.NewCacheFu
 	}
 	return func(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
 		kept, informers := &fileCache{file: f, strict: strict}, o.NewInformer
-		o.NewInformer = func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		o.NewInformer = func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
+			indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			kept.used.Store(true)
 			return informers(lw, example, resync, indexers)
 		}
@@ -76,13 +77,17 @@ func (c *fileCache) Get(ctx context.Context, key client.ObjectKey, obj client.Ob
 }
 
 // GetInformer implements cache.Informers.
-func (c *fileCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *fileCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (
+	cache.Informer, error,
+) {
 	inf, err := c.Cache.GetInformer(ctx, obj, opts...)
 	return inf, c.inFile(err)
 }
 
 // GetInformerForKind implements cache.Informers.
-func (c *fileCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *fileCache) GetInformerForKind(
+	ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	inf, err := c.Cache.GetInformerForKind(ctx, gvk, opts...)
 	return inf, c.inFile(err)
 }
@@ -93,7 +98,8 @@ func (c *fileCache) inFile(err error) error {
 	if err != nil || c.used.Load() {
 		return err
 	}
-	err = errors.New("controllerruntime: the NewCache of the options makes its cache without the NewInformer of the options that it is given, so the file is not used")
+	err = errors.New("controllerruntime: the NewCache of the options makes its cache without the NewInformer of " +
+		"the options that it is given, so the file is not used")
 	c.passed.Do(func() { c.file.AddFallback(fmt.Sprintf("%T", c.Cache), c.strict, err) })
 	if c.strict {
 		return err
@@ -102,7 +108,8 @@ func (c *fileCache) inFile(err error) error {
 }
 
 // newInformer is the type of cache.Options.NewInformer.
-type newInformer func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+type newInformer func(toolscache.ListerWatcher, runtime.Object, time.Duration,
+	toolscache.Indexers) toolscache.SharedIndexInformer
 
 // inMemory returns a function that leaves the kinds of InMemory to client-go's informers, in
 // caches of any scheme.
@@ -119,7 +126,8 @@ func (f File) inMemory(s *runtime.Scheme) (func(*runtime.Scheme, newInformer) ne
 		kinds[gvk.GroupKind()] = true
 	}
 	return func(s *runtime.Scheme, kept newInformer) newInformer {
-		return func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		return func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
+			indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			if gvk, err := apiutil.GVKForObject(example, s); err == nil && kinds[gvk.GroupKind()] {
 				return toolscache.NewSharedIndexInformer(lw, example, resync, indexers)
 			}

@@ -47,12 +47,17 @@ import (
 // A Work has only one source of each type and list. If a controller ends while the cache
 // goes on, another one can begin with a Work of that name. It gets what the first one had
 // not finished.
-func Kind[object client.Object](w *Work, c cache.Cache, obj object, h handler.TypedEventHandler[object, reconcile.Request], predicates ...predicate.TypedPredicate[object]) source.SyncingSource {
-	return &kind[object]{work: w, cache: c, obj: obj, handler: h, predicates: predicates, started: make(chan error, 1), cancel: func() {}}
+func Kind[object client.Object](w *Work, c cache.Cache, obj object,
+	h handler.TypedEventHandler[object, reconcile.Request],
+	predicates ...predicate.TypedPredicate[object]) source.SyncingSource {
+	return &kind[object]{work: w, cache: c, obj: obj, handler: h, predicates: predicates,
+		started: make(chan error, 1), cancel: func() {}}
 }
 
 // For is a Kind in place of a builder's For: it makes a request for each object.
-func For[object client.Object](w *Work, c cache.Cache, obj object, predicates ...predicate.TypedPredicate[object]) source.SyncingSource {
+func For[object client.Object](
+	w *Work, c cache.Cache, obj object, predicates ...predicate.TypedPredicate[object],
+) source.SyncingSource {
 	return Kind(w, c, obj, &handler.TypedEnqueueRequestForObject[object]{}, predicates...)
 }
 
@@ -115,7 +120,8 @@ func (k *kind[object]) start(ctx context.Context, q workqueue.TypedRateLimitingI
 	}
 	_, err := inf.AddEventHandlerWithOptions(t, toolscache.HandlerOptions{Logger: &l})
 	if errors.Is(err, boltstore.ErrClaimed) {
-		return fmt.Errorf("controllerruntime: %w; a second source of one type needs a Work of its own (see Work.Reconciler)", err)
+		return fmt.Errorf("controllerruntime: %w; a second source of one type needs a Work of its own (see "+
+			"Work.Reconciler)", err)
 	}
 	if err != nil {
 		return fmt.Errorf("controllerruntime: %w", err)
@@ -169,7 +175,8 @@ func (t *teller[object]) DurableDone() <-chan struct{} { return t.ctx.Done() }
 // HandleEvent implements informer.DurableHandler.
 func (t *teller[object]) HandleEvent(ctx context.Context, e informer.Event) error {
 	if e.Reset { // every object follows
-		log.FromContext(t.ctx).Info("The work starts over, since the file does not say what it was told; deletes may have been missed",
+		log.FromContext(t.ctx).Info("The work starts over, since the file does not say what it was told; deletes "+
+			"may have been missed",
 			"work", t.work.name, "type", fmt.Sprintf("%T", t.obj))
 		if f := t.work.onReset.Load(); f != nil && *f != nil {
 			return (*f)(ctx)

@@ -31,7 +31,8 @@ func TestControllerAgain(t *testing.T) {
 			w := NewWork("test")
 			for _, next := range []string{"b", "c", "d", "e"} {
 				if next > "b" {
-					if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: next}}); err != nil {
+					if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+						Name: next}}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -20,7 +20,8 @@ import (
 func TestMovedObject(t *testing.T) {
 	sim := shop(t)
 	owned := func(owner string, n int) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"owner": owner, "n": fmt.Sprint(n)}}}
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a",
+			Labels: map[string]string{"owner": owner, "n": fmt.Sprint(n)}}}
 	}
 	if err := sim.Create(owned("x", 0)); err != nil {
 		t.Fatal(err)
@@ -37,9 +38,10 @@ func TestMovedObject(t *testing.T) {
 	}))
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
-	k := Kind(w, r.cache, &corev1.ConfigMap{}, handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, cm *corev1.ConfigMap) []reconcile.Request {
-		return []reconcile.Request{request(cm.Labels["owner"])}
-	}))
+	k := Kind(w, r.cache, &corev1.ConfigMap{},
+		handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, cm *corev1.ConfigMap) []reconcile.Request {
+			return []reconcile.Request{request(cm.Labels["owner"])}
+		}))
 	if err := k.Start(r.ctx, q); err != nil {
 		t.Fatal(err)
 	}

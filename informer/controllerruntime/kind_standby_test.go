@@ -41,17 +41,20 @@ func TestStandby(t *testing.T) {
 	o := options()
 	o.LeaderElection, o.LeaderElectionResourceLockInterface, o.LeaderElectionID = true, l, "test"
 	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = new(3*time.Second), new(2*time.Second), new(10*time.Millisecond)
-	mgr, err := NewManager(sim.RESTConfig(), o, File{Path: filepath.Join(t.TempDir(), "test.db"), Options: boltstore.Options{FlushInterval: time.Millisecond}})
+	mgr, err := NewManager(sim.RESTConfig(), o,
+		File{Path: filepath.Join(t.TempDir(), "test.db"), Options: boltstore.Options{FlushInterval: time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	work := NewWork("standby")
 	reconciled := make(chan string, 10)
-	c, err := controller.NewUnmanaged("standby", controller.Options{EnableWarmup: new(true), SkipNameValidation: new(true),
-		Reconciler: work.Reconciler(reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
-			reconciled <- req.Name
-			return reconcile.Result{}, nil
-		}))})
+	c, err := controller.NewUnmanaged("standby",
+		controller.Options{EnableWarmup: new(true), SkipNameValidation: new(true),
+			Reconciler: work.Reconciler(reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result,
+				error) {
+				reconciled <- req.Name
+				return reconcile.Result{}, nil
+			}))})
 	if err == nil {
 		err = c.Watch(For(work, mgr.GetCache(), &corev1.ConfigMap{}))
 	}
@@ -66,9 +69,11 @@ func TestStandby(t *testing.T) {
 	go func() { done <- mgr.Start(ctx) }()
 	eventually(t, "the standby's handler is told all objects", func() bool {
 		states, err := FileOf(mgr).States()
-		return err == nil && len(states) == 1 && len(states[0].Handlers) == 1 && !states[0].Handlers[0].Reset && !states[0].Handlers[0].Behind
+		return err == nil && len(states) == 1 && len(states[0].Handlers) == 1 && !states[0].Handlers[0].Reset &&
+			!states[0].Handlers[0].Behind
 	})
-	if err := sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deleted"}}); err != nil {
+	if err := sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+		Name: "deleted"}}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the standby has seen the delete", func() bool {

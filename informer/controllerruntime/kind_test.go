@@ -34,7 +34,8 @@ func shop(t *testing.T, names ...string) *kubesim.Server {
 	}
 	t.Cleanup(sim.Close)
 	for _, name := range names {
-		if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+		if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+			Name: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,7 +65,8 @@ func run(t *testing.T, sim *kubesim.Server, path string) *running {
 	for _, kind := range []string{"ConfigMap", "Secret"} {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
-	c, err := cache.New(reflector.WrapConfig(cfg), cache.Options{Mapper: mapper, NewInformer: informer.ForControllerRuntime(db, informer.Options{Strict: true})})
+	c, err := cache.New(reflector.WrapConfig(cfg),
+		cache.Options{Mapper: mapper, NewInformer: informer.ForControllerRuntime(db, informer.Options{Strict: true})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,14 +140,16 @@ func TestReset(t *testing.T) {
 	for life, want := range []string{"failed reset a b", "c", "failed reset b c"} {
 		switch life {
 		case 1:
-			if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}}); err != nil {
+			if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+				Name: "c"}}); err != nil {
 				t.Fatal(err)
 			}
 		case 2:
 			if err := os.Truncate(path, 0); err != nil {
 				t.Fatal(err)
 			}
-			if err := sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}); err != nil {
+			if err := sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+				Name: "a"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -163,14 +167,17 @@ func TestReset(t *testing.T) {
 		})
 		var calls atomic.Int32
 		r := run(t, sim, path)
-		if err := r.controller(w, &corev1.ConfigMap{}, func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
-			calls.Add(1)
-			said.say(req.Name)
-			return reconcile.Result{}, nil
-		}); err != nil {
+		if err := r.controller(w, &corev1.ConfigMap{},
+			func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+				calls.Add(1)
+				said.say(req.Name)
+				return reconcile.Result{}, nil
+			}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "told", func() bool { return len(said.String()) >= len(want) && r.reconciled.Load() >= calls.Load() })
+		eventually(t, "told", func() bool {
+			return len(said.String()) >= len(want) && r.reconciled.Load() >= calls.Load()
+		})
 		r.end()
 		if said.String() != want {
 			t.Errorf("life %d: %q, want %q", life, said.String(), want)
@@ -190,7 +197,8 @@ func TestOneController(t *testing.T) {
 		if err := r.controller(w, &corev1.ConfigMap{}, quiet); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.controller(w, &corev1.Secret{}, quiet); err == nil || !strings.Contains(err.Error(), "one controller") {
+		if err := r.controller(w, &corev1.Secret{}, quiet); err == nil ||
+			!strings.Contains(err.Error(), "one controller") {
 			t.Errorf("the second controller: %v", err)
 		}
 		r.end()

@@ -80,10 +80,12 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 		return nil, errors.Join(err, db.Close())
 	}
 	files.add(db.DB)
-	return &kept{Manager: mgr, db: db, apart: apart, cluster: clusterName(name, cfg), elects: o.LeaderElection, graceless: o.GracefulShutdownTimeout != nil && *o.GracefulShutdownTimeout == 0}, nil
+	return &kept{Manager: mgr, db: db, apart: apart, cluster: clusterName(name, cfg), elects: o.LeaderElection,
+		graceless: o.GracefulShutdownTimeout != nil && *o.GracefulShutdownTimeout == 0}, nil
 }
 
-var errInformers = errors.New("controllerruntime: the options have a Cache.NewInformer, so the file would not be used: leave it out, or use informer.ForControllerRuntime with ctrl.NewManager")
+var errInformers = errors.New("controllerruntime: the options have a Cache.NewInformer, so the file would not be " +
+	"used: leave it out, or use informer.ForControllerRuntime with ctrl.NewManager")
 
 // FileOf returns the file of a manager that NewManager has made, nil for any other. Its
 // checks are one line each:
@@ -112,7 +114,8 @@ type kept struct {
 // call is an error, and leaves the file to the first.
 func (k *kept) Start(ctx context.Context) error {
 	if k.started.Swap(true) {
-		return errors.New("controllerruntime: the manager was started before, and its file is closed when it ends: make another manager")
+		return errors.New("controllerruntime: the manager was started before, and its file is closed when it ends: " +
+			"make another manager")
 	}
 	err := k.Manager.Start(ctx)
 	files.remove(k.db.DB)
@@ -156,7 +159,8 @@ func (o *openFiles) close(path string) {
 			return false
 		}
 		if err := db.Close(); err != nil {
-			log.Log.Info("What the last manager had not committed will be fetched again", "file", path, "error", err.Error())
+			log.Log.Info("What the last manager had not committed will be fetched again", "file", path, "error",
+				err.Error())
 		}
 		return true
 	})

@@ -38,13 +38,17 @@ func TestDeleteWithoutALastState(t *testing.T) {
 			t.Fatal(err)
 		}
 		reconciled := make(chan types.NamespacedName, 10)
-		c, err := controller.NewUnmanaged("test", controller.Options{Reconciler: reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			reconciled <- req.NamespacedName
-			return reconcile.Result{}, mgr.GetClient().Patch(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stays"}},
-				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"seen":"`+req.Name+`"}}}`)))
-		}), SkipNameValidation: new(true)})
+		c, err := controller.NewUnmanaged("test",
+			controller.Options{Reconciler: reconcile.Func(func(ctx context.Context,
+				req reconcile.Request) (reconcile.Result, error) {
+				reconciled <- req.NamespacedName
+				return reconcile.Result{}, mgr.GetClient().Patch(ctx,
+					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stays"}},
+					client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"seen":"`+req.Name+`"}}}`)))
+			}), SkipNameValidation: new(true)})
 		if err == nil {
-			err = c.Watch(source.Kind(mgr.GetCache(), client.Object(&corev1.ConfigMap{}), &handler.EnqueueRequestForObject{}))
+			err = c.Watch(source.Kind(mgr.GetCache(), client.Object(&corev1.ConfigMap{}),
+				&handler.EnqueueRequestForObject{}))
 		}
 		if err == nil {
 			err = mgr.Add(c)
@@ -64,7 +68,8 @@ func TestDeleteWithoutALastState(t *testing.T) {
 		})
 		end()
 		if life == 0 {
-			if err := sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deleted"}}); err != nil {
+			if err := sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+				Name: "deleted"}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -34,7 +34,8 @@ func TestCommitsOfAFirstStart(t *testing.T) {
 				return reconcile.Result{}, nil
 			})})
 		if err == nil {
-			err = c.Watch(source.Kind(mgr.GetCache(), client.Object(&corev1.ConfigMap{}), &handler.EnqueueRequestForObject{}))
+			err = c.Watch(source.Kind(mgr.GetCache(), client.Object(&corev1.ConfigMap{}),
+				&handler.EnqueueRequestForObject{}))
 		}
 		if err == nil {
 			err = mgr.Add(c)

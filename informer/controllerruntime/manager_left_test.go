@@ -33,7 +33,8 @@ func TestLinkToTheFile(t *testing.T) {
 	if err := os.Symlink(db.Path(), link); err != nil {
 		t.Skip(err) // Windows asks for a privilege
 	}
-	next, err := NewManager(shop(t).RESTConfig(), options(), File{Path: link, Options: boltstore.Options{AllowUnsafePath: true}})
+	next, err := NewManager(shop(t).RESTConfig(), options(),
+		File{Path: link, Options: boltstore.Options{AllowUnsafePath: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,8 @@ func TestListAfterTheEnd(t *testing.T) {
 				if err := r.List(t.Context(), &maps); !errors.Is(err, boltstore.ErrClosed) {
 					t.Errorf("the %s lists %d objects, %v", what, len(maps.Items), err)
 				}
-				if err := r.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, &corev1.ConfigMap{}); !errors.Is(err, boltstore.ErrClosed) {
+				if err := r.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"},
+					&corev1.ConfigMap{}); !errors.Is(err, boltstore.ErrClosed) {
 					t.Errorf("the %s gets one: %v", what, err)
 				}
 			}

@@ -24,7 +24,8 @@ import (
 func TestInMemory(t *testing.T) {
 	sim := shop(t, "a")
 	const mark = "this stays out of the file"
-	if err := sim.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Annotations: map[string]string{"mark": mark}}, StringData: map[string]string{"key": mark}}); err != nil {
+	if err := sim.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a",
+		Annotations: map[string]string{"mark": mark}}, StringData: map[string]string{"key": mark}}); err != nil {
 		t.Fatal(err)
 	}
 	o := options()
@@ -35,7 +36,8 @@ func TestInMemory(t *testing.T) {
 		}
 		return m, nil
 	}
-	f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{Strict: true}, InMemory: []client.Object{&corev1.Secret{}}}
+	f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{Strict: true},
+		InMemory: []client.Object{&corev1.Secret{}}}
 	secrets := corev1.SchemeGroupVersion.WithKind("SecretList")
 	for range 2 {
 		mgr, err := NewManager(sim.RESTConfig(), o, f)

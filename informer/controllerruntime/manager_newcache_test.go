@@ -27,7 +27,8 @@ func TestNewCacheWithoutTheFile(t *testing.T) {
 				}
 				return cache.New(cfg, own)
 			}
-			mgr, err := NewManager(sim.RESTConfig(), o, File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{Strict: strict}})
+			mgr, err := NewManager(sim.RESTConfig(), o,
+				File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{Strict: strict}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,17 +37,20 @@ func TestNewCacheWithoutTheFile(t *testing.T) {
 			_, informs := mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{})
 			_, byKind := mgr.GetCache().GetInformerForKind(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 			for what, err := range map[string]error{
-				"List":               mgr.GetClient().List(ctx, &maps),
-				"Get":                mgr.GetClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: "a"}, &corev1.ConfigMap{}),
+				"List": mgr.GetClient().List(ctx, &maps),
+				"Get": mgr.GetClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: "a"},
+					&corev1.ConfigMap{}),
 				"GetInformer":        informs,
 				"GetInformerForKind": byKind,
 			} {
-				if refused := err != nil && strings.Contains(err.Error(), "NewInformer"); refused != (drops && strict) || !refused && err != nil {
+				if refused := err != nil && strings.Contains(err.Error(), "NewInformer"); refused != (drops &&
+					strict) || !refused && err != nil {
 					t.Errorf("%s, strict %v: %s: %v", name, strict, what, err)
 				}
 			}
 			fell := FileOf(mgr).Fallbacks()
-			if drops != (len(fell) == 1) || drops && (fell[0].Count != 1 || fell[0].Strict != strict || !strings.Contains(fell[0].Reason, "NewInformer")) {
+			if drops != (len(fell) == 1) || drops &&
+				(fell[0].Count != 1 || fell[0].Strict != strict || !strings.Contains(fell[0].Reason, "NewInformer")) {
 				t.Errorf("%s, strict %v: fallbacks %+v", name, strict, fell)
 			}
 			end()

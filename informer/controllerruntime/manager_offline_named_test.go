@@ -45,7 +45,8 @@ func TestNamedKindWithoutALink(t *testing.T) {
 	s.AddKnownTypeWithName(gv.WithKind("WidgetList"), &gadgetList{})
 	metav1.AddToGroupVersion(s, gv)
 	sim := shop(t)
-	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"namespace": "default", "name": "a"}}}
+	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
+		"metadata": map[string]any{"namespace": "default", "name": "a"}}}
 	if err := sim.Create(widget); err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,8 @@ func TestManagerWithoutALink(t *testing.T) {
 				ctx, cancel := context.WithTimeout(ctx, time.Minute)
 				defer cancel()
 				var maps corev1.ConfigMapList
-				if err := mgr.GetClient().List(ctx, &maps, client.InNamespace("default")); err != nil || len(maps.Items) != 2 {
+				if err := mgr.GetClient().List(ctx, &maps, client.InNamespace("default")); err != nil ||
+					len(maps.Items) != 2 {
 					t.Errorf("%d objects, %v", len(maps.Items), err)
 				}
 			}
@@ -74,7 +75,8 @@ func TestManagerWithoutALink(t *testing.T) {
 				if name == "silent" {
 					return // only the server can say
 				}
-				if _, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "v1"); err == nil {
+				if _, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: "apps", Kind: "Deployment"},
+					"v1"); err == nil {
 					t.Error("a kind that the file does not have is mapped")
 				}
 			})
@@ -84,13 +86,15 @@ func TestManagerWithoutALink(t *testing.T) {
 
 // twoLives has a manager use a file with a link, and another one without it. use is told the
 // life.
-func twoLives(t *testing.T, sim *kubesim.Server, o manager.Options, use func(ctx context.Context, mgr manager.Manager, life int)) {
+func twoLives(t *testing.T, sim *kubesim.Server, o manager.Options,
+	use func(ctx context.Context, mgr manager.Manager, life int)) {
 	t.Helper()
 	livesOf(t, sim, sim.RESTConfig(), o, use)
 }
 
 // livesOf is twoLives with a config of the server.
-func livesOf(t *testing.T, sim *kubesim.Server, cfg *rest.Config, o manager.Options, use func(ctx context.Context, mgr manager.Manager, life int)) {
+func livesOf(t *testing.T, sim *kubesim.Server, cfg *rest.Config, o manager.Options,
+	use func(ctx context.Context, mgr manager.Manager, life int)) {
 	t.Helper()
 	o.Metrics = metricsserver.Options{BindAddress: "0"}
 	f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{MaxStaleness: -1}}
@@ -140,7 +144,8 @@ func TestPathWithoutALink(t *testing.T) {
 		cfg := &rest.Config{Host: srv.URL + path}
 		livesOf(t, sim, cfg, manager.Options{}, func(ctx context.Context, mgr manager.Manager, life int) {
 			var maps corev1.ConfigMapList
-			if err := mgr.GetClient().List(ctx, &maps, client.InNamespace("default")); err != nil || len(maps.Items) != 2 {
+			if err := mgr.GetClient().List(ctx, &maps, client.InNamespace("default")); err != nil ||
+				len(maps.Items) != 2 {
 				t.Errorf("%s, life %d: %d objects, %v", path, life, len(maps.Items), err)
 			}
 		})
@@ -168,7 +173,8 @@ func TestEmptyKindWithoutALink(t *testing.T) {
 					t.Errorf("life %d: %v", life, err)
 				}
 				if life == 0 && name == "the last deleted" {
-					if err := sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}); err != nil {
+					if err := sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+						Name: "a"}}); err != nil {
 						t.Fatal(err)
 					}
 					eventually(t, "the delete is known", func() bool {
@@ -186,7 +192,8 @@ func TestVersionsInTheFile(t *testing.T) {
 	var states []boltstore.State
 	for _, v := range []string{"v1beta1", "v2", "v1"} {
 		states = append(states, boltstore.State{
-			Source: boltstore.Source{Group: "example.com", Version: v, Resource: "crates"}, APIVersion: "example.com/" + v, Kind: "Crate", Scope: boltstore.ScopeCluster,
+			Source:     boltstore.Source{Group: "example.com", Version: v, Resource: "crates"},
+			APIVersion: "example.com/" + v, Kind: "Crate", Scope: boltstore.ScopeCluster,
 		})
 	}
 	m := mapperOf(states, "")
@@ -208,16 +215,21 @@ func TestVersionsInTheFile(t *testing.T) {
 // Sources of another cluster do not count.
 func TestRedefinedInTheFile(t *testing.T) {
 	state := func(resource, namespace string, scope boltstore.Scope, confirmed int64) boltstore.State {
-		return boltstore.State{Source: boltstore.Source{Group: "example.com", Version: "v1", Resource: resource, Namespace: namespace},
+		return boltstore.State{Source: boltstore.Source{Group: "example.com", Version: "v1", Resource: resource,
+			Namespace: namespace},
 			APIVersion: "example.com/v1", Kind: "Crate", Scope: scope, Confirmed: time.Unix(confirmed, 0)}
 	}
 	in := func(cluster string, st boltstore.State) boltstore.State { st.Source.Cluster = cluster; return st }
 	at := func(version string, st boltstore.State) boltstore.State { st.ResourceVersion = version; return st }
 	for name, states := range map[string][]boltstore.State{
-		"clock":  {at("900", state("boxes", "", boltstore.ScopeNamespaced, 2)), at("1000", state("crates", "", boltstore.ScopeCluster, 1))},
-		"other":  {state("crates", "", boltstore.ScopeCluster, 1), in("other", state("boxes", "", boltstore.ScopeNamespaced, 2))},
-		"scope":  {state("crates", "", boltstore.ScopeCluster, 2), state("crates", "web", boltstore.ScopeNamespaced, 1)},
-		"plural": {state("boxes", "", boltstore.ScopeNamespaced, 1), state("crates", "", boltstore.ScopeCluster, 2), state("crates-old", "", boltstore.ScopeNamespaced, 1)},
+		"clock": {at("900", state("boxes", "", boltstore.ScopeNamespaced, 2)),
+			at("1000", state("crates", "", boltstore.ScopeCluster, 1))},
+		"other": {state("crates", "", boltstore.ScopeCluster, 1),
+			in("other", state("boxes", "", boltstore.ScopeNamespaced, 2))},
+		"scope": {state("crates", "", boltstore.ScopeCluster, 2),
+			state("crates", "web", boltstore.ScopeNamespaced, 1)},
+		"plural": {state("boxes", "", boltstore.ScopeNamespaced, 1), state("crates", "", boltstore.ScopeCluster, 2),
+			state("crates-old", "", boltstore.ScopeNamespaced, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			to, err := mapperOf(states, "").RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Crate"}, "v1")
@@ -261,7 +273,8 @@ func TestServerHasNoSuchKind(t *testing.T) {
 // mapped as in the file. The live one lists its group without kinds.
 func TestKindOfAServerThatIsAway(t *testing.T) {
 	sim := shop(t)
-	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"namespace": "default", "name": "a"}}}
+	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
+		"metadata": map[string]any{"namespace": "default", "name": "a"}}}
 	if err := sim.Create(widget); err != nil {
 		t.Fatal(err)
 	}
@@ -282,12 +295,16 @@ func TestKindOfAServerThatIsAway(t *testing.T) {
 			"/api":  `{"versions":[{"version":"v1","freshness":"Current","resources":[{"resource":"configmaps","scope":"Namespaced","singularResource":"configmap","verbs":["list"],"responseKind":{"group":"","version":"v1","kind":"ConfigMap"}}]}]}`,
 			"/apis": `{"metadata":{"name":"example.com"},"versions":[{"version":"v1","freshness":"Stale"}]}`,
 		} {
-			sim.FailNext(func(r *http.Request) bool { return r.URL.Path == path }, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
+			sim.FailNext(func(r *http.Request) bool {
+				return r.URL.Path == path
+			}, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 				fmt.Fprintf(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[%s]}`, groups)
 			})
 		}
-		sim.FailNext(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/apis/") }, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
+		sim.FailNext(func(r *http.Request) bool {
+			return strings.HasPrefix(r.URL.Path, "/apis/")
+		}, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
 		})
 	}
@@ -300,7 +317,8 @@ func TestSilentServer(t *testing.T) {
 	m := &wakingMapper{file: kinds(t), server: silent, groups: allGroups{}}
 	ask := func() {
 		t.Helper()
-		if to, err := m.RESTMapping(schema.GroupKind{Kind: "ConfigMap"}, "v1"); err != nil || to.Resource.Resource != "configmaps" {
+		if to, err := m.RESTMapping(schema.GroupKind{Kind: "ConfigMap"}, "v1"); err != nil ||
+			to.Resource.Resource != "configmaps" {
 			t.Errorf("%+v, %v", to, err)
 		}
 		long := time.Now().Add(-time.Hour)
@@ -335,17 +353,19 @@ func TestQuestionsEnd(t *testing.T) {
 	var o manager.Options
 	wake(&o.MapperProvider, &o.Cache, schemeOf(o.Cache, o.Scheme), db, "")
 	var asked, endless atomic.Int64
-	m, err := o.MapperProvider(&rest.Config{Host: "http://example.com"}, &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-		asked.Add(1)
-		if _, ok := r.Context().Deadline(); !ok {
-			endless.Add(1)
-		}
-		return nil, errors.New("no link")
-	})})
+	m, err := o.MapperProvider(&rest.Config{Host: "http://example.com"},
+		&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			asked.Add(1)
+			if _, ok := r.Context().Deadline(); !ok {
+				endless.Add(1)
+			}
+			return nil, errors.New("no link")
+		})})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.RESTMapping(schema.GroupKind{Kind: "ConfigMap"}, "v1"); err == nil || asked.Load() == 0 || endless.Load() > 0 {
+	if _, err := m.RESTMapping(schema.GroupKind{Kind: "ConfigMap"}, "v1"); err == nil || asked.Load() == 0 ||
+		endless.Load() > 0 {
 		t.Errorf("%d requests, %d without a deadline, %v", asked.Load(), endless.Load(), err)
 	}
 }
@@ -388,6 +408,8 @@ type allGroups struct {
 	discovery.AggregatedDiscoveryInterface
 }
 
-func (allGroups) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
+func (allGroups) GroupsAndMaybeResources() (
+	*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error,
+) {
 	return nil, nil, nil, nil
 }

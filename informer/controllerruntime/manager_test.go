@@ -67,7 +67,8 @@ func TestManagers(t *testing.T) {
 			t.Error("it starts twice")
 		}
 		var maps corev1.ConfigMapList
-		if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("in life ", life)}}); err != nil {
+		if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+			Name: fmt.Sprint("in life ", life)}}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the cache has the new object", func() bool {
@@ -104,7 +105,8 @@ func TestSecondStart(t *testing.T) {
 	if n := len(gathered(t)); n < series {
 		t.Errorf("%d series are left of %d", n, series)
 	}
-	if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "later"}}); err != nil {
+	if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+		Name: "later"}}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the file has the new object", func() bool {

@@ -83,7 +83,8 @@ func wake(mapper *mapperProvider, c *crcache.Options, s *runtime.Scheme, db *bol
 		return m, nil
 	}
 	informers := c.NewInformer
-	c.NewInformer = func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	c.NewInformer = func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
+		indexers cache.Indexers) cache.SharedIndexInformer {
 		inf := informers(lw, withKind(example, s), resync, indexers)
 		if kept, ok := inf.(*informer.Informer); ok {
 			m.describe(kept.Store())
@@ -110,7 +111,8 @@ func schemeOf(c crcache.Options, s *runtime.Scheme) *runtime.Scheme {
 // name. The file then has the kind by which the type is asked for.
 func withKind(example runtime.Object, s *runtime.Scheme) runtime.Object {
 	gvk, err := apiutil.GVKForObject(example, s)
-	if t := reflect.TypeOf(example); err != nil || t.Kind() != reflect.Pointer || t.Elem().Name() == gvk.Kind || example.GetObjectKind().GroupVersionKind() == gvk {
+	if t := reflect.TypeOf(example); err != nil || t.Kind() != reflect.Pointer || t.Elem().Name() == gvk.Kind ||
+		example.GetObjectKind().GroupVersionKind() == gvk {
 		return example
 	}
 	example = example.DeepCopyObject()
@@ -121,11 +123,13 @@ func withKind(example runtime.Object, s *runtime.Scheme) runtime.Object {
 // describe notes the scope of the store's kind, if it was mapped.
 func (m *wakingMapper) describe(s *boltstore.Store) {
 	src := s.Source()
-	scope, ok := m.scopes.Load(schema.GroupVersionResource{Group: src.Group, Version: src.Version, Resource: src.Resource})
+	scope, ok := m.scopes.Load(schema.GroupVersionResource{Group: src.Group, Version: src.Version,
+		Resource: src.Resource})
 	if !ok {
 		return
 	}
-	if err := s.Describe(boltstore.Description{Scope: scope.(boltstore.Scope)}); err != nil { // the next life asks the server again
+	// the next life asks the server again
+	if err := s.Describe(boltstore.Description{Scope: scope.(boltstore.Scope)}); err != nil {
 		log.Log.Info("The scope of a kind is not in the file yet", "source", src.String(), "error", err.Error())
 	}
 }
@@ -139,7 +143,8 @@ func mapperOf(states []boltstore.State, cluster string) meta.RESTMapper {
 	var versions []schema.GroupVersion
 	for _, st := range states {
 		gv, err := schema.ParseGroupVersion(st.APIVersion)
-		if err != nil || st.Source.Cluster != cluster || st.Kind == "" || st.Scope == "" || gv != (schema.GroupVersion{Group: st.Source.Group, Version: st.Source.Version}) {
+		if err != nil || st.Source.Cluster != cluster || st.Kind == "" || st.Scope == "" ||
+			gv != (schema.GroupVersion{Group: st.Source.Group, Version: st.Source.Version}) {
 			continue // an earlier program did not note the scope of a source without objects
 		}
 		known, versions = append(known, st), append(versions, gv)
@@ -217,27 +222,38 @@ func (m *wakingMapper) away(group string) bool {
 // isAnswer says whether the server has answered that it has no such kind.
 func isAnswer(err error) bool {
 	var status apierrors.APIStatus
-	return meta.IsNoMatchError(err) || meta.IsAmbiguousError(err) || errors.As(err, &status) && status.Status().Code == http.StatusNotFound
+	return meta.IsNoMatchError(err) || meta.IsAmbiguousError(err) || errors.As(err, &status) &&
+		status.Status().Code == http.StatusNotFound
 }
 
 func (m *wakingMapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return mapped(m, resource.Group, func(r meta.RESTMapper) (schema.GroupVersionKind, error) { return r.KindFor(resource) })
+	return mapped(m, resource.Group, func(r meta.RESTMapper) (schema.GroupVersionKind, error) {
+		return r.KindFor(resource)
+	})
 }
 
 func (m *wakingMapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return mapped(m, resource.Group, func(r meta.RESTMapper) ([]schema.GroupVersionKind, error) { return r.KindsFor(resource) })
+	return mapped(m, resource.Group, func(r meta.RESTMapper) ([]schema.GroupVersionKind, error) {
+		return r.KindsFor(resource)
+	})
 }
 
 func (m *wakingMapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return mapped(m, input.Group, func(r meta.RESTMapper) (schema.GroupVersionResource, error) { return r.ResourceFor(input) })
+	return mapped(m, input.Group, func(r meta.RESTMapper) (schema.GroupVersionResource, error) {
+		return r.ResourceFor(input)
+	})
 }
 
 func (m *wakingMapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return mapped(m, input.Group, func(r meta.RESTMapper) ([]schema.GroupVersionResource, error) { return r.ResourcesFor(input) })
+	return mapped(m, input.Group, func(r meta.RESTMapper) ([]schema.GroupVersionResource, error) {
+		return r.ResourcesFor(input)
+	})
 }
 
 func (m *wakingMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	to, err := mapped(m, gk.Group, func(r meta.RESTMapper) (*meta.RESTMapping, error) { return r.RESTMapping(gk, versions...) })
+	to, err := mapped(m, gk.Group, func(r meta.RESTMapper) (*meta.RESTMapping, error) {
+		return r.RESTMapping(gk, versions...)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +266,9 @@ func (m *wakingMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*me
 }
 
 func (m *wakingMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	return mapped(m, gk.Group, func(r meta.RESTMapper) ([]*meta.RESTMapping, error) { return r.RESTMappings(gk, versions...) })
+	return mapped(m, gk.Group, func(r meta.RESTMapper) ([]*meta.RESTMapping, error) {
+		return r.RESTMappings(gk, versions...)
+	})
 }
 
 func (m *wakingMapper) ResourceSingularizer(resource string) (string, error) {

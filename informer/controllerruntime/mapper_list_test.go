@@ -13,12 +13,15 @@ import (
 func TestKindNamedList(t *testing.T) {
 	gv := schema.GroupVersion{Group: "example.com", Version: "v1"}
 	state := func(kind, resource string, scope boltstore.Scope) boltstore.State {
-		return boltstore.State{Source: boltstore.Source{Group: gv.Group, Version: gv.Version, Resource: resource}, APIVersion: gv.String(), Kind: kind, Scope: scope}
+		return boltstore.State{Source: boltstore.Source{Group: gv.Group, Version: gv.Version, Resource: resource},
+			APIVersion: gv.String(), Kind: kind, Scope: scope}
 	}
-	allow, list := state("Allow", "allows", boltstore.ScopeNamespaced), state("AllowList", "allow-lists", boltstore.ScopeCluster)
+	allow, list := state("Allow", "allows", boltstore.ScopeNamespaced),
+		state("AllowList", "allow-lists", boltstore.ScopeCluster)
 	for _, states := range [][]boltstore.State{{allow, list}, {list, allow}} {
 		m := mapperOf(states, "")
-		for kind, want := range map[string]string{"Allow": "allows namespace", "AllowList": "allow-lists root", "AllowListList": "allowlistlists root"} {
+		for kind, want := range map[string]string{"Allow": "allows namespace", "AllowList": "allow-lists root",
+			"AllowListList": "allowlistlists root"} {
 			got, err := m.RESTMapping(gv.WithKind(kind).GroupKind(), gv.Version)
 			if err != nil {
 				t.Fatal(err)

@@ -21,7 +21,8 @@ func init() { metrics.Registry.MustRegister(files) }
 const fallbackName = "kubewake_fallback_informers_total"
 
 var fallbackDesc = prometheus.NewDesc(fallbackName,
-	"Informers that were to keep their objects in the file and do not. A strict one never syncs; others keep them in memory.",
+	"Informers that were to keep their objects in the file and do not. A strict one never syncs; others keep them "+
+		"in memory.",
 	[]string{"type", "strict"}, nil)
 
 type fallbackLabels struct {
@@ -86,6 +87,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for l, v := range n {
-		ch <- prometheus.MustNewConstMetric(fallbackDesc, prometheus.CounterValue, float64(v), l.typ, strconv.FormatBool(l.strict))
+		ch <- prometheus.MustNewConstMetric(fallbackDesc, prometheus.CounterValue, float64(v), l.typ,
+			strconv.FormatBool(l.strict))
 	}
 }

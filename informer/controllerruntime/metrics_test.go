@@ -60,7 +60,9 @@ func TestMetrics(t *testing.T) {
 		}
 		ctx, end := started(t, mgr)
 		var list corev1.ConfigMapList
-		eventually(t, "listed", func() bool { return mgr.GetClient().List(ctx, &list, client.InNamespace("default")) == nil })
+		eventually(t, "listed", func() bool {
+			return mgr.GetClient().List(ctx, &list, client.InNamespace("default")) == nil
+		})
 		return mgr, end
 	}
 	own, err := boltstore.Open(filepath.Join(dir, "own.db"), boltstore.Options{})
@@ -79,7 +81,9 @@ func TestMetrics(t *testing.T) {
 	_, endTwo := running("two.db")
 	got := gathered(t)
 	second := " file=" + filepath.Join(dir, "two.db")
-	if got["kubewake_source_objects source=configmaps/v1"] != 2 || got["kubewake_source_objects"+second+" source=configmaps/v1"] != 2 || got["kubewake_file_bytes"+second] == 0 || got[fallen] != before+1 {
+	if got["kubewake_source_objects source=configmaps/v1"] != 2 ||
+		got["kubewake_source_objects"+second+" source=configmaps/v1"] != 2 ||
+		got["kubewake_file_bytes"+second] == 0 || got[fallen] != before+1 {
 		t.Errorf("two managers: %v", got)
 	}
 	if got["kubewake_file_bytes file=own"] == 0 {

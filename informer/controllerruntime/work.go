@@ -29,7 +29,8 @@ type Work struct {
 	mu    sync.Mutex
 	items *requests
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request] // of the controller
-	ended <-chan struct{}                                         // closed when the controller ends; nil before the first
+	// closed when the controller ends; nil before the first
+	ended <-chan struct{}
 }
 
 // requests are the requests that events wait for.
@@ -103,4 +104,5 @@ func (w *Work) begin(ctx context.Context, q workqueue.TypedRateLimitingInterface
 	return nil
 }
 
-var errNotWrapped = errors.New("controllerruntime: nothing would say when the work is done: give the controller Work.Reconciler in place of its reconciler")
+var errNotWrapped = errors.New("controllerruntime: nothing would say when the work is done: give the controller " +
+	"Work.Reconciler in place of its reconciler")

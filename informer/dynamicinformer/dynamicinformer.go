@@ -33,7 +33,9 @@ type TweakListOptionsFunc = dynamicinformer.TweakListOptionsFunc
 
 // NewDynamicSharedInformerFactory returns a factory for all namespaces. See
 // [NewFilteredDynamicSharedInformerFactory].
-func NewDynamicSharedInformerFactory(client dynamic.Interface, defaultResync time.Duration, db *boltstore.DB, o informer.Options) (DynamicSharedInformerFactory, error) {
+func NewDynamicSharedInformerFactory(
+	client dynamic.Interface, defaultResync time.Duration, db *boltstore.DB, o informer.Options,
+) (DynamicSharedInformerFactory, error) {
 	return NewFilteredDynamicSharedInformerFactory(client, defaultResync, metav1.NamespaceAll, nil, db, o)
 }
 
@@ -46,7 +48,8 @@ func NewDynamicSharedInformerFactory(client dynamic.Interface, defaultResync tim
 // ForResource cannot return an error. A list that another informer has claimed is kept in
 // memory, as [informer.ForControllerRuntime] says. An informer whose objects are in the
 // file is an *informer.Informer.
-func NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, defaultResync time.Duration, namespace string, tweakListOptions TweakListOptionsFunc, db *boltstore.DB, o informer.Options) (DynamicSharedInformerFactory, error) {
+func NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, defaultResync time.Duration, namespace string,
+	tweakListOptions TweakListOptionsFunc, db *boltstore.DB, o informer.Options) (DynamicSharedInformerFactory, error) {
 	if client == nil {
 		return nil, errors.New("dynamicinformer: the factory needs a client")
 	}
@@ -55,7 +58,8 @@ func NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, defaultRe
 		List: func(ctx context.Context, gvr schema.GroupVersionResource, o metav1.ListOptions) (runtime.Object, error) {
 			return client.Resource(gvr).Namespace(namespace).List(ctx, o)
 		},
-		Watch: func(ctx context.Context, gvr schema.GroupVersionResource, o metav1.ListOptions) (watch.Interface, error) {
+		Watch: func(ctx context.Context, gvr schema.GroupVersionResource, o metav1.ListOptions) (watch.Interface,
+			error) {
 			return client.Resource(gvr).Namespace(namespace).Watch(ctx, o)
 		},
 		Describe: schema.GroupVersionResource.String,

@@ -82,7 +82,8 @@ func (p path) listWatch(clientset reflect.Value, f Filter, example runtime.Objec
 		if f.TweakListOptions != nil {
 			f.TweakListOptions(&o)
 		}
-		out := p.client(clientset, f.Namespace).MethodByName(method).Call([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(o)})
+		out := p.client(clientset, f.Namespace).MethodByName(method).Call([]reflect.Value{reflect.ValueOf(ctx),
+			reflect.ValueOf(o)})
 		if err, _ := out[1].Interface().(error); err != nil {
 			return nil, err
 		}

@@ -23,7 +23,8 @@ import (
 // TestNilFile: a program that has not looked at the error of boltstore.Open gets one here.
 func TestNilFile(t *testing.T) {
 	f := informers.NewSharedInformerFactory(client(simulator(t)), 0)
-	if err := factory.Wake(f, nil, factory.Options{}, &corev1.Pod{}); err == nil || !strings.Contains(err.Error(), "look at Open's error") {
+	if err := factory.Wake(f, nil, factory.Options{}, &corev1.Pod{}); err == nil ||
+		!strings.Contains(err.Error(), "look at Open's error") {
 		t.Error(err)
 	}
 	if _, err := factory.Informer(f, &corev1.Pod{}); err == nil {
@@ -72,14 +73,26 @@ func TestRefused(t *testing.T) {
 			}
 			return informers.NewSharedInformerFactory(client(sim), 0)
 		}, factory.Options{}, nil, boltstore.ErrClosed, ""},
-		{"no client", func(*testing.T, *boltstore.DB) any { return informers.NewSharedInformerFactory(nil, 0) }, factory.Options{}, nil, nil, "no client"},
-		{"no factory", func(*testing.T, *boltstore.DB) any { return sim }, factory.Options{}, nil, nil, "no generated SharedInformerFactory"},
-		{"nothing", func(*testing.T, *boltstore.DB) any { return nil }, factory.Options{}, nil, nil, "no generated SharedInformerFactory"},
-		{"nil", func(*testing.T, *boltstore.DB) any { return (*embedding)(nil) }, factory.Options{}, nil, nil, "no generated SharedInformerFactory"},
-		{"another factory's type", plain(client(sim)), factory.Options{}, []runtime.Object{&metav1.PartialObjectMetadata{}}, nil, "no client of kubernetes.Interface lists and watches it"},
+		{"no client", func(*testing.T, *boltstore.DB) any {
+			return informers.NewSharedInformerFactory(nil, 0)
+		}, factory.Options{}, nil, nil, "no client"},
+		{"no factory", func(*testing.T, *boltstore.DB) any {
+			return sim
+		}, factory.Options{}, nil, nil, "no generated SharedInformerFactory"},
+		{"nothing", func(*testing.T, *boltstore.DB) any {
+			return nil
+		}, factory.Options{}, nil, nil, "no generated SharedInformerFactory"},
+		{"nil", func(*testing.T, *boltstore.DB) any {
+			return (*embedding)(nil)
+		}, factory.Options{}, nil, nil, "no generated SharedInformerFactory"},
+		{"another factory's type", plain(client(sim)), factory.Options{},
+			[]runtime.Object{&metav1.PartialObjectMetadata{}}, nil,
+			"no client of kubernetes.Interface lists and watches it"},
 		{"no types", plain(client(sim)), factory.Options{}, []runtime.Object{}, nil, "name the types"},
 		{"nil type", plain(client(sim)), factory.Options{}, []runtime.Object{nil}, nil, "such as &corev1.Pod{}"},
-		{"one source for two", plain(client(sim)), factory.Options{Informer: informer.Options{Reflector: reflector.Options{Source: &boltstore.Source{}}}}, []runtime.Object{pods, &corev1.Node{}}, nil, "2 types"},
+		{"one source for two", plain(client(sim)),
+			factory.Options{Informer: informer.Options{Reflector: reflector.Options{Source: &boltstore.Source{}}}},
+			[]runtime.Object{pods, &corev1.Node{}}, nil, "2 types"},
 		{"unknown fields", func(*testing.T, *boltstore.DB) any {
 			return &embedding{informers.NewSharedInformerFactory(client(sim), 0)}
 		}, factory.Options{}, nil, nil, "Options.Filter"},
@@ -97,7 +110,8 @@ func TestRefused(t *testing.T) {
 			}
 			t.Log(err)
 			left, ok := f.(informers.SharedInformerFactory)
-			if !ok || f == (*embedding)(nil) || strings.Contains(tc.name, "no client") || strings.Contains(tc.name, "twice") {
+			if !ok || f == (*embedding)(nil) || strings.Contains(tc.name, "no client") ||
+				strings.Contains(tc.name, "twice") {
 				return
 			}
 			lister := left.Core().V1().ConfigMaps().Lister() // in memory
@@ -124,7 +138,8 @@ func TestGivenFilter(t *testing.T) {
 	sim := simulator(t)
 	db := temporary(t)
 	f := &embedding{informers.NewSharedInformerFactoryWithOptions(client(sim), 0, informers.WithNamespace("web"))}
-	if err := factory.Wake(f, db, factory.Options{Filter: &factory.Filter{Namespace: "web"}}, &corev1.Pod{}); err != nil {
+	if err := factory.Wake(f, db, factory.Options{Filter: &factory.Filter{Namespace: "web"}},
+		&corev1.Pod{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := sources(t, db); !slices.Equal(got, []string{"pods/v1 -n web"}) {
@@ -150,7 +165,9 @@ func TestSomeWake(t *testing.T) {
 // broken is a factory that panics.
 type broken struct{}
 
-func (*broken) InformerFor(runtime.Object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer) cache.SharedIndexInformer {
+func (*broken) InformerFor(
+	runtime.Object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer,
+) cache.SharedIndexInformer {
 	panic("of its own")
 }
 

@@ -29,7 +29,8 @@ func (e earlierGroup) Widgets(namespace string) typedv1.WidgetInterface {
 
 // TestEarlierFake: the types of a fake wake, whichever code-generator wrote it.
 func TestEarlierFake(t *testing.T) {
-	client := earlier{fake.NewSimpleClientset(&examplev1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}}, &examplev1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "b"}})}
+	client := earlier{fake.NewSimpleClientset(&examplev1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "web",
+		Name: "a"}}, &examplev1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "db", Name: "b"}})}
 	f := externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithNamespace("web"))
 	informertest.Wake(t, f, &examplev1.Widget{})
 	widgets := f.Example().V1().Widgets()
@@ -39,7 +40,9 @@ func TestEarlierFake(t *testing.T) {
 	if keys := widgets.Informer().GetStore().ListKeys(); len(keys) != 1 || keys[0] != "web/a" {
 		t.Errorf("keys %q", keys)
 	}
-	if _, err := client.ExampleV1().Widgets("web").Create(ctx, &examplev1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.ExampleV1().Widgets("web").Create(ctx,
+		&examplev1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the new one", func() bool { _, err := widgets.Lister().Widgets("web").Get("c"); return err == nil })

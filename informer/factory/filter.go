@@ -15,7 +15,8 @@ func filterOf(f any) (*Filter, error) {
 	v := reflect.ValueOf(f)
 	if v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
 		namespace, tweak := v.Elem().FieldByName("namespace"), v.Elem().FieldByName("tweakListOptions")
-		if namespace.IsValid() && namespace.Kind() == reflect.String && tweak.IsValid() && tweak.Type().ConvertibleTo(tweakType) {
+		if namespace.IsValid() && namespace.Kind() == reflect.String && tweak.IsValid() &&
+			tweak.Type().ConvertibleTo(tweakType) {
 			filter := &Filter{Namespace: namespace.String()}
 			if !tweak.IsNil() {
 				// reflect does not return the value of a field that is not exported.
@@ -25,7 +26,8 @@ func filterOf(f any) (*Filter, error) {
 			return filter, nil
 		}
 	}
-	return nil, fmt.Errorf("factory: the namespace and the list options of a %T cannot be read, since it does not have the fields that code-generator writes: give them as Options.Filter", f)
+	return nil, fmt.Errorf("factory: the namespace and the list options of a %T cannot be read, since it does not "+
+		"have the fields that code-generator writes: give them as Options.Filter", f)
 }
 
 var tweakType = reflect.TypeFor[func(*metav1.ListOptions)]()

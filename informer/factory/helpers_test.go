@@ -65,7 +65,8 @@ func configMap(namespace, name string, labels ...string) *corev1.ConfigMap {
 // widget returns a widget in the server's form, without a Go type.
 func widget(namespace, name string, size int64) kubesim.Object {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Widget", "size": size, "metadata": map[string]any{"namespace": namespace, "name": name},
+		"apiVersion": "example.com/v1", "kind": "Widget", "size": size,
+		"metadata": map[string]any{"namespace": namespace, "name": name},
 	}}
 }
 

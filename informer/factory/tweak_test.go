@@ -24,7 +24,8 @@ import (
 
 // TestMain sets process-wide values before any goroutine reads them.
 func TestMain(m *testing.M) {
-	utilruntime.ErrorHandlers = nil // one of them sleeps until after the last error, which is ages ahead of a bubble's clock
+	// one of them sleeps until after the last error, which is ages ahead of a bubble's clock
+	utilruntime.ErrorHandlers = nil
 	os.Exit(m.Run())
 }
 
@@ -33,7 +34,8 @@ func TestMain(m *testing.M) {
 // within 20 s. A quiet source is confirmed about once a minute, with few requests.
 func TestTweaks(t *testing.T) {
 	warm := simulator(t)
-	wakeTweaked(t, warm, nil, filepath.Join(t.TempDir(), "test.db"), func(informers.SharedInformerFactory) {}) // what the process has but one of must not belong to a bubble
+	// what the process has but one of must not belong to a bubble
+	wakeTweaked(t, warm, nil, filepath.Join(t.TempDir(), "test.db"), func(informers.SharedInformerFactory) {})
 	for name, c := range map[string]struct {
 		tweak func(*metav1.ListOptions)
 		most  int           // requests in 20 quiet minutes
@@ -50,7 +52,9 @@ func TestTweaks(t *testing.T) {
 		"no options":        {func(o *metav1.ListOptions) { *o = metav1.ListOptions{} }, 15, 2 * time.Hour},
 		"two at a time":     {func(o *metav1.ListOptions) { o.Limit = 2 }, 15, 2 * time.Minute},
 		"without bookmarks": {func(o *metav1.ListOptions) { o.AllowWatchBookmarks = false }, 15, 2 * time.Hour},
-		"selector":          {func(o *metav1.ListOptions) { o.FieldSelector = "metadata.namespace=web" }, 15, 2 * time.Minute},
+		"selector": {func(o *metav1.ListOptions) {
+			o.FieldSelector = "metadata.namespace=web"
+		}, 15, 2 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,15 +68,20 @@ func TestTweaks(t *testing.T) {
 					wakeTweaked(t, sim, c.tweak, path, func(f informers.SharedInformerFactory) {
 						synctest.Wait() // a request on its way belongs to the start
 						sim.ResetRequests()
-						time.Sleep(20 * time.Minute) // on the bubble's clock, which takes no time: requests of a quiet source are counted
+						// on the bubble's clock, which takes no time: requests of a quiet source
+						// are counted
+						time.Sleep(20 * time.Minute)
 						if n := len(sim.Requests()); n > c.most {
 							t.Errorf("%d requests in 20 quiet minutes", n)
 						}
 						inf, err := factory.Informer(f, &corev1.Pod{})
-						if err := errors.Join(err, sim.Create(configMap("web", fmt.Sprint("other", sim.Revision())))); err != nil {
+						if err := errors.Join(err, sim.Create(configMap("web",
+							fmt.Sprint("other", sim.Revision())))); err != nil {
 							t.Fatal(err)
 						}
-						time.Sleep(2 * time.Minute) // on the bubble's clock, which takes no time: whatever an answer has set off has been asked by then
+						// on the bubble's clock, which takes no time: whatever an answer has set
+						// off has been asked by then
+						time.Sleep(2 * time.Minute)
 						if age, ok := inf.State().Age(time.Now()); !ok || age > c.age {
 							t.Errorf("after a change elsewhere: confirmed %s ago, %s", age, inf.State())
 						}
@@ -85,11 +94,13 @@ func TestTweaks(t *testing.T) {
 
 // wakeTweaked wakes a factory and changes the server's pods. The server's version also
 // moves by objects of another type.
-func wakeTweaked(t *testing.T, sim *kubesim.Server, tweak func(*metav1.ListOptions), path string, quiet func(informers.SharedInformerFactory)) {
+func wakeTweaked(t *testing.T, sim *kubesim.Server, tweak func(*metav1.ListOptions), path string,
+	quiet func(informers.SharedInformerFactory)) {
 	t.Helper()
 	changes := func() {
 		name := fmt.Sprint("p", sim.Revision())
-		if err := errors.Join(sim.Create(pod("web", name)), sim.Update(pod("web", name, "n", "1")), sim.Create(pod("web", name+"-gone")), sim.Delete(pod("web", name+"-gone"))); err != nil {
+		if err := errors.Join(sim.Create(pod("web", name)), sim.Update(pod("web", name, "n", "1")),
+			sim.Create(pod("web", name+"-gone")), sim.Delete(pod("web", name+"-gone"))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +122,8 @@ func wakeTweaked(t *testing.T, sim *kubesim.Server, tweak func(*metav1.ListOptio
 	cfg := sim.RESTConfig()
 	cfg.QPS = -1
 	db := open(t, path)
-	f := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(reflector.WrapConfig(cfg)), 0, informers.WithTweakListOptions(tweak))
+	f := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(reflector.WrapConfig(cfg)), 0,
+		informers.WithTweakListOptions(tweak))
 	var o factory.Options
 	o.Informer.Reflector.Confirm = reflector.ConfirmBookmark
 	if err := factory.Wake(f, db, o, &corev1.Pod{}); err != nil {
@@ -137,7 +149,8 @@ func wakeTweaked(t *testing.T, sim *kubesim.Server, tweak func(*metav1.ListOptio
 		}
 		slices.Sort(want)
 		have := func() []string { return slices.Sorted(slices.Values(store.ListKeys())) }
-		for end := time.Now().Add(time.Minute); !slices.Equal(have(), want); time.Sleep(time.Millisecond) { // a lister gives no signal when it has a change
+		// a lister gives no signal when it has a change
+		for end := time.Now().Add(time.Minute); !slices.Equal(have(), want); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Errorf("%s: %q, want %q", when, have(), want)
 				return

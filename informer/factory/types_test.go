@@ -31,7 +31,8 @@ func TestEveryType(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := boltstore.Source{Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource, Form: boltstore.FormTyped}
+		want := boltstore.Source{Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource,
+			Form: boltstore.FormTyped}
 		for db, f := range map[*boltstore.DB]informers.SharedInformerFactory{realDB: real, fakeDB: faked} {
 			if err := factory.Wake(f, db, factory.Options{}, example); err != nil {
 				t.Error(err)

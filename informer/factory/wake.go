@@ -54,7 +54,8 @@ func Wake(f any, db *boltstore.DB, o Options, types ...runtime.Object) error {
 		return errors.New("factory: name the types that are to wake, such as &corev1.Pod{}")
 	}
 	if o.Informer.Reflector.Source != nil && len(types) > 1 {
-		return fmt.Errorf("factory: Reflector.Source names one list, and these are %d types: wake each by a call of its own", len(types))
+		return fmt.Errorf("factory: Reflector.Source names one list, and these are %d types: wake each by a call "+
+			"of its own", len(types))
 	}
 	if o.Filter == nil {
 		if o.Filter, err = filterOf(f); err != nil {
@@ -112,12 +113,14 @@ func generated(f any) (factory, error) {
 	if v := reflect.ValueOf(f); v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) {
 		m := v.MethodByName("InformerFor")
 		if m.IsValid() && takes(m.Type(), objectType, nil) && gives(m.Type(), informerType) {
-			if fn := m.Type().In(1); fn.Kind() == reflect.Func && takes(fn, nil, durationType) && gives(fn, informerType) && fn.In(0).Kind() == reflect.Interface {
+			if fn := m.Type().In(1); fn.Kind() == reflect.Func && takes(fn, nil, durationType) &&
+				gives(fn, informerType) && fn.In(0).Kind() == reflect.Interface {
 				return factory{m, fn}, nil
 			}
 		}
 	}
-	return factory{}, fmt.Errorf("factory: a %T is no generated SharedInformerFactory: it has no method InformerFor(runtime.Object, func(clientset, time.Duration) cache.SharedIndexInformer)", f)
+	return factory{}, fmt.Errorf("factory: a %T is no generated SharedInformerFactory: it has no method "+
+		"InformerFor(runtime.Object, func(clientset, time.Duration) cache.SharedIndexInformer)", f)
 }
 
 // takes says whether the arguments are of these types. nil stands for any.
@@ -151,7 +154,9 @@ type stop struct{ err error }
 // informerFor calls InformerFor, which calls create if the factory has no informer of
 // that type. If create fails, the factory stays without: InformerFor cannot return an
 // error, so a panic ends it, releases its lock and stores nothing.
-func (g factory) informerFor(example runtime.Object, create func(client reflect.Value, resync time.Duration) (cache.SharedIndexInformer, error)) (inf cache.SharedIndexInformer, err error) {
+func (g factory) informerFor(example runtime.Object,
+	create func(client reflect.Value, resync time.Duration) (cache.SharedIndexInformer,
+		error)) (inf cache.SharedIndexInformer, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			s, ok := r.(stop)
@@ -198,7 +203,9 @@ func (g factory) wake(db *boltstore.DB, o Options, example runtime.Object) error
 	if err != nil {
 		return err
 	}
-	got, err := g.informerFor(example, func(reflect.Value, time.Duration) (cache.SharedIndexInformer, error) { return inf, nil })
+	got, err := g.informerFor(example, func(reflect.Value, time.Duration) (cache.SharedIndexInformer, error) {
+		return inf, nil
+	})
 	if err == nil && got != cache.SharedIndexInformer(inf) { // somebody else was faster
 		ended, end := context.WithCancel(context.Background())
 		end()
@@ -214,7 +221,9 @@ var (
 	errAsked  = errors.New("the factory has an informer of it already: call Wake before anything asks for it, and once")
 )
 
-func newInformer(db *boltstore.DB, o Options, path path, client reflect.Value, resync time.Duration, example runtime.Object) (*informer.Informer, error) {
+func newInformer(
+	db *boltstore.DB, o Options, path path, client reflect.Value, resync time.Duration, example runtime.Object,
+) (*informer.Informer, error) {
 	if client.IsNil() {
 		return nil, errors.New("the factory has no client")
 	}

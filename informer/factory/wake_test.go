@@ -40,7 +40,8 @@ func TestTwoLives(t *testing.T) {
 			t.Fatal(err)
 		}
 		pods := f.Core().V1().Pods()
-		if got, err := pods.Lister().Pods("web").List(labels.Everything()); err != nil || !slices.Equal(names(got), wantFirst) {
+		if got, err := pods.Lister().Pods("web").List(labels.Everything()); err != nil ||
+			!slices.Equal(names(got), wantFirst) {
 			t.Errorf("before the start: %v, %v, want %v", names(got), err, wantFirst)
 		}
 		generic, err := f.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))
@@ -57,7 +58,8 @@ func TestTwoLives(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		f.StartWithContext(ctx)
 		synced := f.WaitForCacheSync(ctx.Done())
-		want := map[reflect.Type]bool{reflect.TypeFor[*corev1.Pod](): true, reflect.TypeFor[*corev1.ConfigMap](): true, reflect.TypeFor[*corev1.Node](): true}
+		want := map[reflect.Type]bool{reflect.TypeFor[*corev1.Pod](): true,
+			reflect.TypeFor[*corev1.ConfigMap](): true, reflect.TypeFor[*corev1.Node](): true}
 		if !reflect.DeepEqual(synced, want) {
 			t.Errorf("synced: %v", synced)
 		}
@@ -84,7 +86,8 @@ func TestTwoLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	sim.ResetRequests()
-	live([]string{"web/a", "web/b"}, "delete *v1.Pod web/a", "add *v1.Pod web/b", "delete *v1.ConfigMap web/c", "add *v1.ConfigMap db/d")
+	live([]string{"web/a", "web/b"}, "delete *v1.Pod web/a", "add *v1.Pod web/b", "delete *v1.ConfigMap web/c",
+		"add *v1.ConfigMap db/d")
 	for _, r := range sim.Requests() {
 		if r.FullRead() && r.Resource != "nodes" {
 			t.Errorf("the second life lists all %s", r.Resource)
@@ -104,17 +107,22 @@ func TestSources(t *testing.T) {
 		f    informers.SharedInformerFactory
 		want []string // of config maps, nodes and deployments
 	}{
-		{"all", informers.NewSharedInformerFactory(typed, 0), []string{"configmaps/v1", "deployments.apps/v1", "nodes/v1"}},
+		{"all", informers.NewSharedInformerFactory(typed, 0),
+			[]string{"configmaps/v1", "deployments.apps/v1", "nodes/v1"}},
 		{"namespace", informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithNamespace("web")),
 			[]string{"configmaps/v1 -n web", "deployments.apps/v1 -n web", "nodes/v1"}},
 		{"labels", informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithTweakListOptions(apps)),
 			[]string{"configmaps/v1 -l app=shop", "deployments.apps/v1 -l app=shop", "nodes/v1 -l app=shop"}},
-		{"namespace and field", informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithNamespace("web"), informers.WithTweakListOptions(fields)),
-			[]string{"configmaps/v1 -n web --field-selector metadata.name=a", "deployments.apps/v1 -n web --field-selector metadata.name=a", "nodes/v1 --field-selector metadata.name=a"}},
+		{"namespace and field", informers.NewSharedInformerFactoryWithOptions(typed, 0,
+			informers.WithNamespace("web"), informers.WithTweakListOptions(fields)),
+			[]string{"configmaps/v1 -n web --field-selector metadata.name=a",
+				"deployments.apps/v1 -n web --field-selector metadata.name=a",
+				"nodes/v1 --field-selector metadata.name=a"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			db := temporary(t)
-			if err := factory.Wake(tc.f, db, factory.Options{}, &corev1.ConfigMap{}, &corev1.Node{}, &appsv1.Deployment{}); err != nil {
+			if err := factory.Wake(tc.f, db, factory.Options{}, &corev1.ConfigMap{}, &corev1.Node{},
+				&appsv1.Deployment{}); err != nil {
 				t.Fatal(err)
 			}
 			if got := sources(t, db); !slices.Equal(got, tc.want) {
@@ -193,7 +201,8 @@ func TestIndexFunctionAsksTheFactory(t *testing.T) {
 func TestAskedMeanwhile(t *testing.T) {
 	sim := simulator(t, configMap("web", "a"))
 	db := temporary(t)
-	wake := func(version string, meanwhile func(f informers.SharedInformerFactory)) (informers.SharedInformerFactory, error) {
+	wake := func(version string, meanwhile func(f informers.SharedInformerFactory)) (informers.SharedInformerFactory,
+		error) {
 		f := informers.NewSharedInformerFactory(client(sim), 0)
 		return f, factory.Wake(f, db, factory.Options{Informer: informer.Options{Indexers: cache.Indexers{"none": func(any) ([]string, error) {
 			meanwhile(f)
@@ -226,10 +235,12 @@ func TestAskedMeanwhile(t *testing.T) {
 // TestFiltered: the lists and watches of a filtered factory are filtered, as with
 // client-go's.
 func TestFiltered(t *testing.T) {
-	sim := simulator(t, configMap("web", "a", "app", "shop"), configMap("web", "b"), configMap("db", "c", "app", "shop"))
+	sim := simulator(t, configMap("web", "a", "app", "shop"), configMap("web", "b"),
+		configMap("db", "c", "app", "shop"))
 	tweak := func(o *metav1.ListOptions) { o.LabelSelector = "app=shop" }
 	both(t, sim, func(t *testing.T, wake func(informers.SharedInformerFactory)) (log []string) {
-		f := informers.NewSharedInformerFactoryWithOptions(client(sim), 0, informers.WithNamespace("web"), informers.WithTweakListOptions(tweak))
+		f := informers.NewSharedInformerFactoryWithOptions(client(sim), 0, informers.WithNamespace("web"),
+			informers.WithTweakListOptions(tweak))
 		wake(f)
 		told := &calls{}
 		maps := f.Core().V1().ConfigMaps()
@@ -238,7 +249,8 @@ func TestFiltered(t *testing.T) {
 		}
 		f.StartWithContext(t.Context())
 		f.WaitForCacheSync(t.Context().Done())
-		for _, o := range []kubesim.Object{configMap("web", "d", "app", "shop"), configMap("web", "e"), configMap("db", "f", "app", "shop")} {
+		for _, o := range []kubesim.Object{configMap("web", "d", "app", "shop"), configMap("web", "e"),
+			configMap("db", "f", "app", "shop")} {
 			if err := sim.Create(o); err != nil {
 				t.Fatal(err)
 			}
@@ -248,7 +260,10 @@ func TestFiltered(t *testing.T) {
 				}
 			}()
 		}
-		eventually(t, "the new one", func() bool { _, err := maps.Lister().ConfigMaps("web").Get("d"); return err == nil })
+		eventually(t, "the new one", func() bool {
+			_, err := maps.Lister().ConfigMaps("web").Get("d")
+			return err == nil
+		})
 		got, err := maps.Lister().List(labels.Everything())
 		if err != nil {
 			t.Fatal(err)
@@ -260,7 +275,9 @@ func TestFiltered(t *testing.T) {
 
 // both runs a program over a stock factory and over one that wakes config maps, and
 // compares its observations.
-func both(t *testing.T, _ *kubesim.Server, program func(t *testing.T, wake func(informers.SharedInformerFactory)) []string) {
+func both(
+	t *testing.T, _ *kubesim.Server, program func(t *testing.T, wake func(informers.SharedInformerFactory)) []string,
+) {
 	t.Helper()
 	var stock []string
 	t.Run("stock", func(t *testing.T) { stock = program(t, func(informers.SharedInformerFactory) {}) })
@@ -268,7 +285,8 @@ func both(t *testing.T, _ *kubesim.Server, program func(t *testing.T, wake func(
 		db := temporary(t)
 		got := program(t, func(f informers.SharedInformerFactory) {
 			t.Cleanup(f.Shutdown) // after t.Context has ended, before the file is closed
-			if err := factory.Wake(f, db, factory.Options{Informer: informer.Options{TransformVersion: "1"}}, &corev1.ConfigMap{}); err != nil {
+			if err := factory.Wake(f, db, factory.Options{Informer: informer.Options{TransformVersion: "1"}},
+				&corev1.ConfigMap{}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -284,12 +302,13 @@ func TestFactoryOptions(t *testing.T) {
 	sim := simulator(t, configMap("web", "a"))
 	t.Run("transform", func(t *testing.T) {
 		both(t, sim, func(t *testing.T, wake func(informers.SharedInformerFactory)) []string {
-			f := informers.NewSharedInformerFactoryWithOptions(client(sim), 0, informers.WithTransform(func(o any) (any, error) {
-				if m, ok := o.(*corev1.ConfigMap); ok {
-					m.Labels = map[string]string{"seen": "yes"}
-				}
-				return o, nil
-			}))
+			f := informers.NewSharedInformerFactoryWithOptions(client(sim), 0,
+				informers.WithTransform(func(o any) (any, error) {
+					if m, ok := o.(*corev1.ConfigMap); ok {
+						m.Labels = map[string]string{"seen": "yes"}
+					}
+					return o, nil
+				}))
 			wake(f)
 			lister := f.Core().V1().ConfigMaps().Lister()
 			f.StartWithContext(t.Context())

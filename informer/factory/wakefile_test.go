@@ -37,7 +37,8 @@ func TestWakeFile(t *testing.T) {
 	eventually(t, "both are told", func() bool { return len(told.sorted()) == 2 })
 	stop()
 	f.Shutdown()
-	if got, err := pods.Lister().List(labels.Everything()); err != nil || !slices.Equal(names(got), []string{"web/a", "web/b"}) {
+	if got, err := pods.Lister().List(labels.Everything()); err != nil ||
+		!slices.Equal(names(got), []string{"web/a", "web/b"}) {
 		t.Errorf("after the end: %v, %v", names(got), err)
 	}
 	if _, err := boltstore.Open(path, boltstore.Options{LockTimeout: -1}); !errors.Is(err, boltstore.ErrLocked) {
@@ -106,13 +107,15 @@ func TestWakeFileFails(t *testing.T) {
 	if err := factory.WakeFile(f, factory.File{Path: path}); err == nil {
 		t.Error("no type wakes")
 	}
-	if err := factory.WakeFile(f, factory.File{Path: path}, nil); err == nil || !strings.Contains(err.Error(), "such as &corev1.Pod{}") {
+	if err := factory.WakeFile(f, factory.File{Path: path}, nil); err == nil ||
+		!strings.Contains(err.Error(), "such as &corev1.Pod{}") {
 		t.Errorf("no type: %v", err)
 	}
 	if _, err := factory.Informer(f, nil); err == nil || !strings.Contains(err.Error(), "such as &corev1.Pod{}") {
 		t.Errorf("the informer of no type: %v", err)
 	}
-	if err := factory.WakeFile(f, factory.File{Path: filepath.Dir(path)}, &corev1.Pod{}); !errors.Is(err, boltstore.ErrForeign) {
+	if err := factory.WakeFile(f, factory.File{Path: filepath.Dir(path)}, &corev1.Pod{}); !errors.Is(err,
+		boltstore.ErrForeign) {
 		t.Errorf("a folder: %v", err)
 	}
 	if err := factory.WakeFile(f, factory.File{Path: path}, &corev1.Node{}, &corev1.Pod{}); err == nil {

@@ -15,7 +15,8 @@ import (
 // The file that nothing wakes from is closed.
 func TestWakeFileOfAWokenType(t *testing.T) {
 	f := informers.NewSharedInformerFactory(client(simulator(t)), 0)
-	if err := factory.WakeFile(f, factory.File{Path: filepath.Join(t.TempDir(), "first.db")}, &corev1.Pod{}); err != nil {
+	if err := factory.WakeFile(f, factory.File{Path: filepath.Join(t.TempDir(), "first.db")},
+		&corev1.Pod{}); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "second.db")

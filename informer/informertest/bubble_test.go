@@ -61,25 +61,30 @@ func TestBubbles(t *testing.T) {
 					var adds, updates, deletes []string
 					for i := range 20 {
 						name := fmt.Sprint("b", round, i)
-						adds, updates, deletes = append(adds, "add "+name), append(updates, "update "+name), append(deletes, "delete "+name)
+						adds, updates, deletes = append(adds, "add "+name), append(updates, "update "+name),
+							append(deletes, "delete "+name)
 						if _, err := pods.Create(t.Context(), bigPod(name, "1"), metav1.CreateOptions{}); err != nil {
 							t.Fatal(err)
 						}
 					}
 					expect(21, adds...)
 					for i := range 20 {
-						if _, err := pods.Update(t.Context(), bigPod(fmt.Sprint("b", round, i), "2"), metav1.UpdateOptions{}); err != nil {
+						if _, err := pods.Update(t.Context(), bigPod(fmt.Sprint("b", round, i), "2"),
+							metav1.UpdateOptions{}); err != nil {
 							t.Fatal(err)
 						}
 					}
 					expect(21, updates...)
 					for i := range 20 {
-						if err := pods.Delete(t.Context(), fmt.Sprint("b", round, i), metav1.DeleteOptions{}); err != nil {
+						if err := pods.Delete(t.Context(), fmt.Sprint("b", round, i),
+							metav1.DeleteOptions{}); err != nil {
 							t.Fatal(err)
 						}
 					}
 					expect(1, deletes...)
-					time.Sleep(time.Hour) // on the bubble's clock, which takes no time: whatever waits for a timer has run before the next round
+					// on the bubble's clock, which takes no time: whatever waits for a timer has
+					// run before the next round
+					time.Sleep(time.Hour)
 				}
 				stop()
 				f.Shutdown()
@@ -90,7 +95,8 @@ func TestBubbles(t *testing.T) {
 
 // bigPod is large enough to be packed.
 func bigPod(name, n string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, Annotations: map[string]string{"n": n, "text": strings.Repeat("text ", 2000)}}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name,
+		Annotations: map[string]string{"n": n, "text": strings.Repeat("text ", 2000)}}}
 }
 
 // TestFakeWatcher: the only watch of a fake stays open, however long nothing happens, as with
@@ -110,7 +116,9 @@ func TestFakeWatcher(t *testing.T) {
 			f.StartWithContext(ctx)
 			f.WaitForCacheSyncWithContext(ctx)
 			for day := range 3 {
-				time.Sleep(24 * time.Hour) // on the bubble's clock, which takes no time: a quiet watch would have been given up by then
+				// on the bubble's clock, which takes no time: a quiet watch would have been given
+				// up by then
+				time.Sleep(24 * time.Hour)
 				w.Add(bigPod(fmt.Sprint(day), ""))
 				synctest.Wait()
 				if n := len(inf.GetStore().List()); n != day+1 {

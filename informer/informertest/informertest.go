@@ -5,9 +5,11 @@
 //	f := informers.NewSharedInformerFactory(fake.NewClientset(objects...), 0)
 //	informertest.Wake(t, f, &corev1.Pod{})
 //
-//	f := informertest.Must(dynamicinformer.NewDynamicSharedInformerFactory(client, 0, informertest.Open(t), informer.Options{}))
+// f := informertest.Must(dynamicinformer.NewDynamicSharedInformerFactory(client, 0,
+// informertest.Open(t), informer.Options{}))
 //
-//	inf := informertest.NewSharedIndexInformer(t, framework.NewFakeControllerSource(), &corev1.Pod{}, informer.Options{})
+// inf := informertest.NewSharedIndexInformer(t, framework.NewFakeControllerSource(),
+// &corev1.Pod{}, informer.Options{})
 //
 // In a testing/synctest bubble handlers have been told everything once synctest.Wait has
 // returned, as with client-go's informers.
@@ -38,7 +40,8 @@ import (
 // nothing, and it ends when it is stopped.
 func Open(t testing.TB) *boltstore.DB {
 	t.Helper()
-	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Window: -1} // synctest.Wait does not wait for timers
+	// synctest.Wait does not wait for timers
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Window: -1}
 	db, err := boltstore.Open(filepath.Join(t.TempDir(), "informertest.db"), o)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +64,9 @@ func Wake(t testing.TB, f any, types ...runtime.Object) {
 
 // NewSharedIndexInformer returns an informer over a file of the test. lw need not say
 // what it lists.
-func NewSharedIndexInformer(t testing.TB, lw cache.ListerWatcher, example runtime.Object, o informer.Options) *informer.Informer {
+func NewSharedIndexInformer(
+	t testing.TB, lw cache.ListerWatcher, example runtime.Object, o informer.Options,
+) *informer.Informer {
 	t.Helper()
 	inf, err := informer.NewSharedIndexInformer(Open(t), ListerWatcher(lw, example), example, o)
 	if err != nil {

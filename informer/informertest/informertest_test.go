@@ -122,28 +122,48 @@ func TestClientset(t *testing.T) {
 func TestEachFake(t *testing.T) {
 	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	widget := func() *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"namespace": "web", "name": "a"}}}
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
+			"metadata": map[string]any{"namespace": "web", "name": "a"}}}
 	}
 	for name, start := range map[string]func(t *testing.T) (inf cache.SharedIndexInformer, run func(context.Context)){
 		"clientset": func(t *testing.T) (cache.SharedIndexInformer, func(context.Context)) {
 			f := informers.NewSharedInformerFactory(fake.NewClientset(pod("a")), 0)
 			informertest.Wake(t, f, &corev1.Pod{})
-			return f.Core().V1().Pods().Informer(), func(ctx context.Context) { f.StartWithContext(ctx); <-ctx.Done(); f.Shutdown() }
+			return f.Core().V1().Pods().Informer(), func(ctx context.Context) {
+				f.StartWithContext(ctx)
+				<-ctx.Done()
+				f.Shutdown()
+			}
 		},
 		"simple clientset": func(t *testing.T) (cache.SharedIndexInformer, func(context.Context)) {
-			f := informers.NewSharedInformerFactory(fake.NewSimpleClientset(pod("a")), 0) //nolint:staticcheck // many tests use it
+			//nolint:staticcheck // many tests use it
+			f := informers.NewSharedInformerFactory(fake.NewSimpleClientset(pod("a")), 0)
 			informertest.Wake(t, f, &corev1.Pod{})
-			return f.Core().V1().Pods().Informer(), func(ctx context.Context) { f.StartWithContext(ctx); <-ctx.Done(); f.Shutdown() }
+			return f.Core().V1().Pods().Informer(), func(ctx context.Context) {
+				f.StartWithContext(ctx)
+				<-ctx.Done()
+				f.Shutdown()
+			}
 		},
 		"another project's clientset": func(t *testing.T) (cache.SharedIndexInformer, func(context.Context)) {
 			f := externalversions.NewSharedInformerFactory(widgetfake.NewSimpleClientset(&examplev1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}}), 0)
 			informertest.Wake(t, f, &examplev1.Widget{})
-			return f.Example().V1().Widgets().Informer(), func(ctx context.Context) { f.StartWithContext(ctx); <-ctx.Done(); f.Shutdown() }
+			return f.Example().V1().Widgets().Informer(), func(ctx context.Context) {
+				f.StartWithContext(ctx)
+				<-ctx.Done()
+				f.Shutdown()
+			}
 		},
 		"dynamic": func(t *testing.T) (cache.SharedIndexInformer, func(context.Context)) {
-			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{widgets: "WidgetList"}, widget())
-			f := informertest.Must(dynamicinformer.NewDynamicSharedInformerFactory(client, 0, informertest.Open(t), informer.Options{}))
-			return f.ForResource(widgets).Informer(), func(ctx context.Context) { f.Start(ctx.Done()); <-ctx.Done(); f.Shutdown() }
+			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+				map[schema.GroupVersionResource]string{widgets: "WidgetList"}, widget())
+			f := informertest.Must(dynamicinformer.NewDynamicSharedInformerFactory(client, 0, informertest.Open(t),
+				informer.Options{}))
+			return f.ForResource(widgets).Informer(), func(ctx context.Context) {
+				f.Start(ctx.Done())
+				<-ctx.Done()
+				f.Shutdown()
+			}
 		},
 		"metadata": func(t *testing.T) (cache.SharedIndexInformer, func(context.Context)) {
 			s := metadatafake.NewTestScheme()
@@ -151,9 +171,15 @@ func TestEachFake(t *testing.T) {
 				t.Fatal(err)
 			}
 			client := metadatafake.NewSimpleMetadataClient(s, &metav1.PartialObjectMetadata{
-				TypeMeta: metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"}, ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}})
-			f := informertest.Must(metadatainformer.NewSharedInformerFactory(client, 0, informertest.Open(t), informer.Options{}))
-			return f.ForResource(widgets).Informer(), func(ctx context.Context) { f.Start(ctx.Done()); <-ctx.Done(); f.Shutdown() }
+				TypeMeta:   metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}})
+			f := informertest.Must(metadatainformer.NewSharedInformerFactory(client, 0, informertest.Open(t),
+				informer.Options{}))
+			return f.ForResource(widgets).Informer(), func(ctx context.Context) {
+				f.Start(ctx.Done())
+				<-ctx.Done()
+				f.Shutdown()
+			}
 		},
 		"controller source": func(t *testing.T) (cache.SharedIndexInformer, func(context.Context)) {
 			source := framework.NewFakeControllerSource()
@@ -247,7 +273,8 @@ func TestBurst(t *testing.T) {
 	f.StartWithContext(t.Context())
 	f.WaitForCacheSync(t.Context().Done())
 	for i := range 90 {
-		if _, err := client.CoreV1().Pods("web").Create(t.Context(), pod(fmt.Sprint(i)), metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().Pods("web").Create(t.Context(), pod(fmt.Sprint(i)),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -33,7 +33,9 @@ type TweakListOptionsFunc = metadatainformer.TweakListOptionsFunc
 
 // NewSharedInformerFactory returns a factory for all namespaces. See
 // [NewFilteredSharedInformerFactory].
-func NewSharedInformerFactory(client metadata.Interface, defaultResync time.Duration, db *boltstore.DB, o informer.Options) (SharedInformerFactory, error) {
+func NewSharedInformerFactory(
+	client metadata.Interface, defaultResync time.Duration, db *boltstore.DB, o informer.Options,
+) (SharedInformerFactory, error) {
 	return NewFilteredSharedInformerFactory(client, defaultResync, metav1.NamespaceAll, nil, db, o)
 }
 
@@ -46,7 +48,8 @@ func NewSharedInformerFactory(client metadata.Interface, defaultResync time.Dura
 // ForResource cannot return an error. A list that another informer has claimed is kept in
 // memory, as [informer.ForControllerRuntime] says. An informer whose objects are in the
 // file is an *informer.Informer.
-func NewFilteredSharedInformerFactory(client metadata.Interface, defaultResync time.Duration, namespace string, tweakListOptions TweakListOptionsFunc, db *boltstore.DB, o informer.Options) (SharedInformerFactory, error) {
+func NewFilteredSharedInformerFactory(client metadata.Interface, defaultResync time.Duration, namespace string,
+	tweakListOptions TweakListOptionsFunc, db *boltstore.DB, o informer.Options) (SharedInformerFactory, error) {
 	if client == nil {
 		return nil, errors.New("metadatainformer: the factory needs a client")
 	}
@@ -55,7 +58,8 @@ func NewFilteredSharedInformerFactory(client metadata.Interface, defaultResync t
 		List: func(ctx context.Context, gvr schema.GroupVersionResource, o metav1.ListOptions) (runtime.Object, error) {
 			return client.Resource(gvr).Namespace(namespace).List(ctx, o)
 		},
-		Watch: func(ctx context.Context, gvr schema.GroupVersionResource, o metav1.ListOptions) (watch.Interface, error) {
+		Watch: func(ctx context.Context, gvr schema.GroupVersionResource, o metav1.ListOptions) (watch.Interface,
+			error) {
 			return client.Resource(gvr).Namespace(namespace).Watch(ctx, o)
 		},
 		Lister: func(indexer cache.Indexer, gvr schema.GroupVersionResource) cache.GenericLister {

@@ -25,14 +25,16 @@ import (
 //
 // Two files at once need a label each:
 //
-//	prometheus.WrapRegistererWith(prometheus.Labels{"file": "pods"}, prometheus.DefaultRegisterer).MustRegister(metrics.NewCollector(db))
+// prometheus.WrapRegistererWith(prometheus.Labels{"file": "pods"},
+// prometheus.DefaultRegisterer).MustRegister(metrics.NewCollector(db))
 //
 // Without a DB the registry refuses the collector.
 func NewCollector(db *boltstore.DB) prometheus.Collector { return &collector{db} }
 
 type collector struct{ db *boltstore.DB }
 
-var errNoFile = errors.New("metrics: the collector was given no file, but a nil DB: give it the one that boltstore.Open has returned")
+var errNoFile = errors.New("metrics: the collector was given no file, but a nil DB: give it the one that " +
+	"boltstore.Open has returned")
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {

@@ -33,7 +33,8 @@ func TestCollector(t *testing.T) {
 	w := newWorld(t, boltstore.Options{FlushInterval: time.Millisecond})
 	w.create(configMap("web", "a"), configMap("web", "b"), configMap("web", "c"))
 	r := registry(t, NewCollector(w.db))
-	if got := scrape(t, r); got["kubewake_file_bytes"] == 0 || got["kubewake_source_objects source=configmaps/v1"] != 0 {
+	if got := scrape(t, r); got["kubewake_file_bytes"] == 0 ||
+		got["kubewake_source_objects source=configmaps/v1"] != 0 {
 		t.Errorf("a new file: %v", got)
 	}
 	inf := w.informer("")
@@ -51,25 +52,35 @@ func TestCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, "before the start", scrape(t, r), map[string]float64{
-		"source_synced source=configmaps/v1": 0, "source_phase phase=starting source=configmaps/v1": 1, "source_objects source=configmaps/v1": 0,
+		"source_synced source=configmaps/v1": 0, "source_phase phase=starting source=configmaps/v1": 1,
+		"source_objects source=configmaps/v1": 0,
 	})
 	end := w.run(inf)
 	eventually(t, "told", func() bool {
 		lags := inf.Lags()
-		return plain.HasSynced() && inf.State().Phase == reflector.PhaseLive && lags[0] == informer.Lag{} && lags[1].Pending == 1 && lags[1].Failing == 1 && inf.Store().State().InMemory
+		return plain.HasSynced() && inf.State().Phase == reflector.PhaseLive && lags[0] == informer.Lag{} &&
+			lags[1].Pending == 1 && lags[1].Failing == 1 && inf.Store().State().InMemory
 	})
 	got := scrape(t, r)
 	expect(t, "live", got, map[string]float64{
-		"source_objects source=configmaps/v1": 3, "source_synced source=configmaps/v1": 1, "source_phase phase=live source=configmaps/v1": 1,
-		"source_phase phase=offline source=configmaps/v1": 0, "source_relists_total reason=first sync source=configmaps/v1": 1,
-		"source_relists_total reason=version expired source=configmaps/v1": 0, "source_resumes_total source=configmaps/v1": 0,
-		"source_in_memory source=configmaps/v1": 1, "source_degraded source=configmaps/v1": 0, "source_unstored source=configmaps/v1": 0,
+		"source_objects source=configmaps/v1": 3, "source_synced source=configmaps/v1": 1,
+		"source_phase phase=live source=configmaps/v1":                     1,
+		"source_phase phase=offline source=configmaps/v1":                  0,
+		"source_relists_total reason=first sync source=configmaps/v1":      1,
+		"source_relists_total reason=version expired source=configmaps/v1": 0,
+		"source_resumes_total source=configmaps/v1":                        0,
+		"source_in_memory source=configmaps/v1":                            1, "source_degraded source=configmaps/v1": 0,
+		"source_unstored source=configmaps/v1":     0,
 		"handler_lag_entries source=configmaps/v1": 0, "handler_failing_keys handler=mail source=configmaps/v1": 1,
 		"handler_pending_keys handler=mail source=configmaps/v1": 1,
-		"commit_failing": 0, "commit_failures_total": 0, "file_moved": 0, "set_aside_files reason=damaged": 0, "files_set_aside_total": 0,
+		"commit_failing": 0, "commit_failures_total": 0, "file_moved": 0, "set_aside_files reason=damaged": 0,
+		"files_set_aside_total": 0,
 	})
-	for _, name := range []string{"handler_pending_age_seconds handler=mail source=configmaps/v1", "handler_failures_total handler=mail source=configmaps/v1", "file_bytes", "file_written_bytes_total", "commit_duration_seconds", "source_bytes source=configmaps/v1",
-		"source_memory_bytes source=configmaps/v1", "object_memory_bytes", "object_memory_limit_bytes", "source_last_relist_timestamp_seconds source=configmaps/v1"} {
+	for _, name := range []string{"handler_pending_age_seconds handler=mail source=configmaps/v1",
+		"handler_failures_total handler=mail source=configmaps/v1", "file_bytes", "file_written_bytes_total",
+		"commit_duration_seconds", "source_bytes source=configmaps/v1",
+		"source_memory_bytes source=configmaps/v1", "object_memory_bytes", "object_memory_limit_bytes",
+		"source_last_relist_timestamp_seconds source=configmaps/v1"} {
 		if got["kubewake_"+name] <= 0 {
 			t.Errorf("%s is %v", name, got["kubewake_"+name])
 		}
@@ -92,26 +103,33 @@ func TestCollector(t *testing.T) {
 		t.Errorf("without a source: %v", got)
 	}
 	inf = w.informer("")
-	expect(t, "before the second start", scrape(t, r), map[string]float64{"source_synced source=configmaps/v1": 0, "source_objects source=configmaps/v1": 3})
+	expect(t, "before the second start", scrape(t, r),
+		map[string]float64{"source_synced source=configmaps/v1": 0, "source_objects source=configmaps/v1": 3})
 	w.run(inf)
 	eventually(t, "live again", func() bool { return inf.State().Phase == reflector.PhaseLive })
 	got = scrape(t, r)
 	expect(t, "live again", got, map[string]float64{
-		"source_resumes_total source=configmaps/v1": 1, "source_relists_total reason=first sync source=configmaps/v1": 0, "source_last_relist_timestamp_seconds source=configmaps/v1": 0,
+		"source_resumes_total source=configmaps/v1":                   1,
+		"source_relists_total reason=first sync source=configmaps/v1": 0,
+		"source_last_relist_timestamp_seconds source=configmaps/v1":   0,
 	})
 	if got["kubewake_source_saved_bytes_total source=configmaps/v1"] <= 0 {
 		t.Error("nothing was saved")
 	}
 	for _, d := range descs {
-		if name := nameOf(d); !slices.ContainsFunc(sometimes, func(s string) bool { return s == name }) && !hasMetric(got, name) {
+		if name := nameOf(d); !slices.ContainsFunc(sometimes, func(s string) bool {
+			return s == name
+		}) && !hasMetric(got, name) {
 			t.Errorf("%s has no value", name)
 		}
 	}
 }
 
 // sometimes are metrics that exist only at times.
-var sometimes = []string{"kubewake_source_outdated", "kubewake_source_reindexed_total", "kubewake_fallback_informers_total", "kubewake_handler_lag_entries",
-	"kubewake_handler_pending_keys", "kubewake_handler_pending_age_seconds", "kubewake_handler_failing_keys", "kubewake_handler_failures_total"}
+var sometimes = []string{"kubewake_source_outdated", "kubewake_source_reindexed_total",
+	"kubewake_fallback_informers_total", "kubewake_handler_lag_entries",
+	"kubewake_handler_pending_keys", "kubewake_handler_pending_age_seconds", "kubewake_handler_failing_keys",
+	"kubewake_handler_failures_total"}
 
 func hasMetric(got map[string]float64, name string) bool {
 	for series := range got {
@@ -153,7 +171,8 @@ func TestCollectorOfAStandalone(t *testing.T) {
 	}
 	eventually(t, "ready", func() bool { return ready(nil) == nil })
 	expect(t, "stock", scrape(t, registry(t, NewCollector(w.db))), map[string]float64{
-		"source_objects source=configmaps/v1": 1, "source_synced source=configmaps/v1": 1, "source_relists_total reason=first sync source=configmaps/v1": 1,
+		"source_objects source=configmaps/v1": 1, "source_synced source=configmaps/v1": 1,
+		"source_relists_total reason=first sync source=configmaps/v1": 1,
 	})
 	cancel()
 	wg.Wait()
@@ -187,7 +206,8 @@ func TestCollectorOfAStandalone(t *testing.T) {
 	if err := ready(nil); err == nil || !strings.Contains(err.Error(), "configmaps/v1 has not synced") {
 		t.Errorf("outdated: %v", err)
 	}
-	expect(t, "outdated", scrape(t, registry(t, NewCollector(w.db))), map[string]float64{"source_synced source=configmaps/v1": 0})
+	expect(t, "outdated", scrape(t, registry(t, NewCollector(w.db))),
+		map[string]float64{"source_synced source=configmaps/v1": 0})
 	if err := lw.Close(); err != nil {
 		t.Error(err)
 	}
@@ -196,7 +216,8 @@ func TestCollectorOfAStandalone(t *testing.T) {
 // TestCollectorWithoutAFile: a collector of a nil DB cannot be registered. A scrape would end
 // the process, since Prometheus collects in goroutines of its own.
 func TestCollectorWithoutAFile(t *testing.T) {
-	if err := prometheus.NewRegistry().Register(NewCollector(nil)); err == nil || !strings.Contains(err.Error(), "boltstore.Open") {
+	if err := prometheus.NewRegistry().Register(NewCollector(nil)); err == nil ||
+		!strings.Contains(err.Error(), "boltstore.Open") {
 		t.Errorf("registered: %v", err)
 	}
 }
@@ -215,7 +236,8 @@ func TestCollectorOfAClosedFile(t *testing.T) {
 		t.Error("the informer runs")
 	}
 	after := scrape(t, r)
-	if after["kubewake_commit_duration_seconds"] < before["kubewake_commit_duration_seconds"] || hasMetric(after, "kubewake_file_bytes") || hasMetric(after, "kubewake_source_objects") {
+	if after["kubewake_commit_duration_seconds"] < before["kubewake_commit_duration_seconds"] ||
+		hasMetric(after, "kubewake_file_bytes") || hasMetric(after, "kubewake_source_objects") {
 		t.Errorf("closed: %v", after)
 	}
 	again := open(t, w.db.Path(), boltstore.Options{})
@@ -232,7 +254,8 @@ func TestCollectorOfAClosedFile(t *testing.T) {
 		t.Errorf("opened again: %v", got)
 	}
 	two := prometheus.NewPedanticRegistry()
-	for name, db := range map[string]*boltstore.DB{"one": again, "two": open(t, filepath.Join(t.TempDir(), "two.db"), boltstore.Options{})} {
+	for name, db := range map[string]*boltstore.DB{"one": again,
+		"two": open(t, filepath.Join(t.TempDir(), "two.db"), boltstore.Options{})} {
 		prometheus.WrapRegistererWith(prometheus.Labels{"file": name}, two).MustRegister(NewCollector(db))
 	}
 	if got := scrape(t, two); got["kubewake_file_bytes file=one"] == 0 || got["kubewake_file_bytes file=two"] == 0 {
@@ -278,12 +301,16 @@ func TestCollectorOfOddNames(t *testing.T) {
 		if namespace == "a" {
 			src.LabelSelector = "x=y"
 		}
-		inf, err := informer.NewSharedIndexInformer(w.db, &cache.ListWatch{}, &corev1.ConfigMap{}, informer.Options{Reflector: reflector.Options{Source: &src}})
+		inf, err := informer.NewSharedIndexInformer(w.db, &cache.ListWatch{}, &corev1.ConfigMap{},
+			informer.Options{Reflector: reflector.Options{Source: &src}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"h\xff", "h\xfe"} {
-			if _, err := inf.AddDurableHandler(name, informer.DurableHandlerFunc(func(context.Context, informer.Event) error { return nil }), informer.DurableOptions{}); err != nil {
+			if _, err := inf.AddDurableHandler(name,
+				informer.DurableHandlerFunc(func(context.Context, informer.Event) error {
+					return nil
+				}), informer.DurableOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -295,8 +322,9 @@ func TestCollectorOfOddNames(t *testing.T) {
 	expect(t, "odd", got, map[string]float64{
 		"source_objects source=configmaps/v1 -n a?": 0, "source_objects source=configmaps/v1 -n a?+": 0,
 		"source_objects source=configmaps/v1 -n a -l x=y": 0, "source_objects source=configmaps/v1 -n a -l x=y+": 0,
-		"handler_pending_keys handler=h? source=configmaps/v1 -n a?": 0, "handler_pending_keys handler=h?+ source=configmaps/v1 -n a?": 0,
-		"fallback_informers_total strict=true type=?": 2, "fallback_informers_total strict=false type=pods": 1,
+		"handler_pending_keys handler=h? source=configmaps/v1 -n a?":  0,
+		"handler_pending_keys handler=h?+ source=configmaps/v1 -n a?": 0,
+		"fallback_informers_total strict=true type=?":                 2, "fallback_informers_total strict=false type=pods": 1,
 	})
 }
 
@@ -358,7 +386,8 @@ func TestAllReasons(t *testing.T) {
 			return true
 		}
 		n++
-		if text, err := strconv.Unquote(s.Values[0].(*ast.BasicLit).Value); err != nil || !slices.Contains(known, text) {
+		if text, err := strconv.Unquote(s.Values[0].(*ast.BasicLit).Value); err != nil ||
+			!slices.Contains(known, text) {
 			t.Errorf("%s (%q) has no series: %v", s.Names[0].Name, text, err)
 		}
 		return true

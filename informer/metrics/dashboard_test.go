@@ -62,11 +62,12 @@ func described(t *testing.T) map[string]metric {
 }
 
 var (
-	tokens     = regexp.MustCompile(`"[^"]*"|\[[^\]]*\]|\{[^}]*\}|[A-Za-z_:][\w:]*|[0-9.]+|[()]|[-+*/<>=!,]+|\s+|.`)
-	matcher    = regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"[^"]*"`)
-	words      = regexp.MustCompile(`\w+`)
-	rates      = []string{"rate", "increase"}
-	functions  = append([]string{"histogram_quantile", "time", "vector", "sum", "max", "min", "count", "min_over_time"}, rates...)
+	tokens    = regexp.MustCompile(`"[^"]*"|\[[^\]]*\]|\{[^}]*\}|[A-Za-z_:][\w:]*|[0-9.]+|[()]|[-+*/<>=!,]+|\s+|.`)
+	matcher   = regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"[^"]*"`)
+	words     = regexp.MustCompile(`\w+`)
+	rates     = []string{"rate", "increase"}
+	functions = append([]string{"histogram_quantile", "time", "vector", "sum", "max", "min", "count",
+		"min_over_time"}, rates...)
 	operators  = []string{"by", "or", "and", "unless"}
 	everywhere = []string{"job", "instance"}
 	// early counters rise while files are opened and informers are made. So the first scrape of
@@ -301,7 +302,8 @@ func TestDashboard(t *testing.T) {
 		if p.Type == "row" {
 			continue
 		}
-		if p.Title == "" || p.Description == "" || p.Datasource.UID != source || p.FieldConfig.Defaults.Unit == "" || len(p.Targets) == 0 {
+		if p.Title == "" || p.Description == "" || p.Datasource.UID != source || p.FieldConfig.Defaults.Unit == "" ||
+			len(p.Targets) == 0 {
 			t.Errorf("panel %d lacks something: %+v", p.ID, p)
 		}
 		for _, target := range p.Targets {
@@ -336,7 +338,8 @@ func TestMetricsPage(t *testing.T) {
 	}
 	page := string(text)
 	rows := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(kubewake_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(page, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(kubewake_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(page,
+		-1) {
 		if rows[row[1]] != "" {
 			t.Errorf("%s is there twice", row[1])
 		}

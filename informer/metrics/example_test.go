@@ -16,7 +16,9 @@ func ExampleNewCollector() {
 	run := func(db *boltstore.DB) error {
 		prometheus.MustRegister(metrics.NewCollector(db))
 		http.Handle("/metrics", promhttp.Handler())
-		for path, check := range map[string]func(*http.Request) error{"/readyz": informer.Ready(db, 0), "/healthz": informer.Live(db)} {
+		for path, check := range map[string]func(*http.Request) error{
+			"/readyz": informer.Ready(db, 0), "/healthz": informer.Live(db),
+		} {
 			http.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 				if err := check(r); err != nil {
 					http.Error(w, err.Error(), http.StatusServiceUnavailable)

@@ -52,7 +52,8 @@ func open(t *testing.T, path string, o boltstore.Options) *boltstore.DB {
 }
 
 func configMap(namespace, name string, data ...string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"k": strings.Join(data, "")}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Data: map[string]string{"k": strings.Join(data, "")}}
 }
 
 func (w *world) create(objs ...*corev1.ConfigMap) {

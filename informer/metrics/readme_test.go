@@ -17,7 +17,8 @@ func TestReadmeIsAnExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := regexp.MustCompile("`((?:prometheus|informer)\\.\\w+\\([^`]*\\))`").FindAllStringSubmatch(string(readme), -1)
+	shown := regexp.MustCompile("`((?:prometheus|informer)\\.\\w+\\([^`]*\\))`").FindAllStringSubmatch(string(readme),
+		-1)
 	n := 0
 	for _, s := range shown {
 		if strings.Contains(s[1], "(db") || strings.Contains(s[1], "NewCollector") {

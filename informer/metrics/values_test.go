@@ -45,21 +45,27 @@ func TestValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := reflector.State{Phase: reflector.PhaseLive, Resumes: 2, BytesSaved: 3, Failed: 4, Degraded: "why", Unstored: 5, Unindexed: 6,
+	st := reflector.State{Phase: reflector.PhaseLive, Resumes: 2, BytesSaved: 3, Failed: 4, Degraded: "why",
+		Unstored: 5, Unindexed: 6,
 		Relists: map[string]uint64{reflector.ReasonAudit: 7}, LastRelistAt: time.UnixMilli(1_234_567_500)}
 	got := scrape(t, registry(t, collecting(func(c sender) {
 		c.source(labels{}, given{secrets.Store, st})
-		c.handlers("s", []informer.Lag{{Entries: 8}, {Handler: "h", Pending: 10, Age: 9500 * time.Millisecond, Failing: 11, Failures: 12}})
+		c.handlers("s", []informer.Lag{{Entries: 8},
+			{Handler: "h", Pending: 10, Age: 9500 * time.Millisecond, Failing: 11, Failures: 12}})
 	})))
 	const of = " source=configmaps/v1"
 	expect(t, "made up", got, map[string]float64{
-		"source_resumes_total" + of: 2, "source_saved_bytes_total" + of: 3, "source_failed_total" + of: 4, "source_degraded" + of: 1,
+		"source_resumes_total" + of: 2, "source_saved_bytes_total" + of: 3, "source_failed_total" + of: 4,
+		"source_degraded" + of: 1,
 		"source_unstored" + of: 5, "source_unindexed" + of: 6, "source_relists_total reason=audit" + of: 7,
 		"source_last_relist_timestamp_seconds" + of: 1_234_567.5,
-		"source_objects" + of:                       1, "source_bytes" + of: float64(secrets.State().Bytes), "source_journal_bytes" + of: 0,
+		"source_objects" + of:                       1, "source_bytes" + of: float64(secrets.State().Bytes),
+		"source_journal_bytes" + of:                                       0,
 		fmt.Sprint("source_outdated reason=", boltstore.OutdatedType, of): 1,
-		"handler_lag_entries source=s":                                    8, "handler_pending_age_seconds handler=h source=s": 9.5,
-		"handler_pending_keys handler=h source=s": 10, "handler_failing_keys handler=h source=s": 11, "handler_failures_total handler=h source=s": 12,
+		"handler_lag_entries source=s":                                    8,
+		"handler_pending_age_seconds handler=h source=s":                  9.5,
+		"handler_pending_keys handler=h source=s":                         10, "handler_failing_keys handler=h source=s": 11,
+		"handler_failures_total handler=h source=s": 12,
 	})
 }
 
@@ -67,7 +73,8 @@ func TestValues(t *testing.T) {
 // itself.
 func TestUnits(t *testing.T) {
 	db := open(t, t.TempDir()+"/cache.db", boltstore.Options{Durability: boltstore.DurabilityProcess})
-	claim := boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}}
+	claim := boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}}
 	s, err := db.Claim(claim)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +101,8 @@ func TestUnits(t *testing.T) {
 	})))
 	const of = " source=configmaps/v1"
 	expect(t, "units", got, map[string]float64{
-		"source_age_seconds" + of: 1.5, "commit_running_seconds": 2.5, "object_memory_bytes": 3, "object_memory_limit_bytes": 4, "commit_failing": 0,
+		"source_age_seconds" + of: 1.5, "commit_running_seconds": 2.5, "object_memory_bytes": 3,
+		"object_memory_limit_bytes": 4, "commit_failing": 0,
 		"source_reindexed_total index=one" + of: 1, "source_reindexed_total index=two" + of: 1,
 	})
 	got = scrape(t, registry(t, collecting(func(c sender) { c.open(boltstore.Stats{Failing: 1}, nil) })))

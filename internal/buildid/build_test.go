@@ -68,7 +68,9 @@ func TestBuildIDs(t *testing.T) {
 	}
 	names := map[string]string{}
 	for what, args := range map[string][]string{
-		"with symbols": {"-ldflags=-w"}, "pie": {"-buildmode=pie"}, "no id": {"-ldflags=-buildid="}, "redacted": {"-ldflags=-buildid=redacted"}, "-X": {`-ldflags=-X "main.flag=a flag"`}, "no id, -X": {`-ldflags=-buildid= -X "main.flag=a flag"`},
+		"with symbols": {"-ldflags=-w"}, "pie": {"-buildmode=pie"}, "no id": {"-ldflags=-buildid="},
+		"redacted": {"-ldflags=-buildid=redacted"}, "-X": {`-ldflags=-X "main.flag=a flag"`},
+		"no id, -X":      {`-ldflags=-buildid= -X "main.flag=a flag"`},
 		"pie without id": {"-buildmode=pie", "-ldflags=-buildid="}, "stripped": {"-ldflags=-s"},
 	} {
 		exe := build(t, "name", args...)
@@ -97,7 +99,8 @@ func TestReplacedExecutable(t *testing.T) {
 		t.Skip("no /proc")
 	}
 	for _, ldflags := range []string{"", "-buildid="} {
-		one, two := build(t, "name", "-ldflags", ldflags), build(t, "name", "-ldflags", ldflags+` -X "main.flag=a flag"`)
+		one, two := build(t, "name", "-ldflags", ldflags),
+			build(t, "name", "-ldflags", ldflags+` -X "main.flag=a flag"`)
 		first, second := run(t, one), run(t, two)
 		for what, change := range map[string]string{"replaced": "mv %[2]s %[1]s", "removed": "rm %[1]s"} {
 			exe, other := filepath.Join(t.TempDir(), "exe"), filepath.Join(t.TempDir(), "other")

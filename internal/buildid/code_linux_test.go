@@ -13,10 +13,13 @@ func TestParseMapping(t *testing.T) {
 		want mapping
 		in   bool
 	}{
-		{"00400000-00a2c000 r-xp 00000000 fd:01 1835                   /usr/bin/x", 0x400000, mapping{"/usr/bin/x", 1835}, true},
-		{"00400000-00a2c000 r-xp 00000000 fd:01 1835                   /usr/bin/x", 0xa2bfff, mapping{"/usr/bin/x", 1835}, true},
+		{"00400000-00a2c000 r-xp 00000000 fd:01 1835                   /usr/bin/x", 0x400000,
+			mapping{"/usr/bin/x", 1835}, true},
+		{"00400000-00a2c000 r-xp 00000000 fd:01 1835                   /usr/bin/x", 0xa2bfff,
+			mapping{"/usr/bin/x", 1835}, true},
 		{"00400000-00a2c000 r-xp 00000000 fd:01 1835                   /usr/bin/x", 0xa2c000, mapping{}, false},
-		{"00400000-00a2c000 r-xp 00000000 fd:01 1835 /opt/a b/x (deleted)", 0x400001, mapping{"/opt/a b/x (deleted)", 1835}, true},
+		{"00400000-00a2c000 r-xp 00000000 fd:01 1835 /opt/a b/x (deleted)", 0x400001,
+			mapping{"/opt/a b/x (deleted)", 1835}, true},
 		{`7f0000000000-7f0000001000 r-xp 00000000 fd:01 7 /a\012b`, 0x7f0000000fff, mapping{"/a\nb", 7}, true},
 		{"7f0000000000-7f0000001000 r-xp 00000000 00:00 0 ", 0x7f0000000000, mapping{}, true},
 		{"7f0000000000-7f0000001000 r-xp 00000000 00:00 0", 0x7f0000000000, mapping{}, true},

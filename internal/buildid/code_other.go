@@ -32,7 +32,8 @@ func openCode() (*os.File, error) {
 		return nil, err
 	}
 	st, err := f.Stat()
-	if err == nil && (started == nil || !os.SameFile(st, started) || st.Size() != started.Size() || !st.ModTime().Equal(started.ModTime())) {
+	if err == nil && (started == nil || !os.SameFile(st, started) || st.Size() != started.Size() ||
+		!st.ModTime().Equal(started.ModTime())) {
 		err = errors.New("another file has taken its place")
 	}
 	if err != nil {

@@ -39,10 +39,12 @@ func elfOf(t testing.TB, order interface {
 	if wide {
 		ident[4] = 2
 		header = &elf.Header64{Ident: ident, Phoff: 64, Phentsize: 56, Phnum: 2}
-		prog = []elf.Prog64{{Type: 1}, {Type: 4, Off: uint64(64 + 112 + len(data)), Filesz: uint64(len(notes)), Align: 4}}
+		prog = []elf.Prog64{{Type: 1},
+			{Type: 4, Off: uint64(64 + 112 + len(data)), Filesz: uint64(len(notes)), Align: 4}}
 	} else {
 		header = &elf.Header32{Ident: ident, Phoff: 52, Phentsize: 32, Phnum: 2}
-		prog = []elf.Prog32{{Type: 1}, {Type: 4, Off: uint32(52 + 64 + len(data)), Filesz: uint32(len(notes)), Align: 4}}
+		prog = []elf.Prog32{{Type: 1},
+			{Type: 4, Off: uint32(52 + 64 + len(data)), Filesz: uint32(len(notes)), Align: 4}}
 	}
 	for _, part := range []any{header, prog, data, notes} {
 		if err := binary.Write(&b, order, part); err != nil {
@@ -62,24 +64,27 @@ func TestFind(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"elf":                   {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, idA)), idA},
-		"elf of 32 bits":        {elfOf(t, le, false, nil, note(le, "Go\x00\x00", 4, idA)), idA},
-		"elf, big-endian":       {elfOf(t, be, true, nil, note(be, "Go\x00\x00", 4, idA)), idA},
-		"elf, 32 bits, big":     {elfOf(t, be, false, nil, note(be, "Go\x00\x00", 4, idA)), idA},
-		"another note first":    {elfOf(t, le, true, nil, append(gnu, note(le, "Go\x00\x00", 4, idA)...)), idA},
-		"far from the head":     {elfOf(t, le, true, far, note(le, "Go\x00\x00", 4, idA)), idA},
-		"a long id":             {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, strings.Repeat(idA+"/", 300)+idA)), strings.Repeat(idA+"/", 300) + idA},
-		"an id beyond measure":  {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, strings.Repeat(idA+"/", 3000)+idA)), ""},
-		"foreign data":          {elfOf(t, le, true, foreign, note(le, "Go\x00\x00", 4, idA)), idA},
-		"only foreign data":     {elfOf(t, le, true, foreign, gnu), ""},
-		"text in an elf":        {elfOf(t, le, true, []byte(text(idB)), gnu), ""},
-		"another kind of note":  {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 1, idA)), ""},
-		"another one's note":    {elfOf(t, le, true, nil, note(le, "Ho\x00\x00", 4, idA)), ""},
-		"no id":                 {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, "")), ""},
-		"redacted":              {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, "redacted")), ""},
-		"one part":              {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, "aaaaaaaaaaaaaaaaaaaa")), ""},
-		"short parts":           {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, "a/b/c/d")), ""},
-		"other letters":         {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, "aaaaaaaaaaaaaaaaaaa!/aaaaaaaaaaaaaaaaaaaa")), ""},
+		"elf":                {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, idA)), idA},
+		"elf of 32 bits":     {elfOf(t, le, false, nil, note(le, "Go\x00\x00", 4, idA)), idA},
+		"elf, big-endian":    {elfOf(t, be, true, nil, note(be, "Go\x00\x00", 4, idA)), idA},
+		"elf, 32 bits, big":  {elfOf(t, be, false, nil, note(be, "Go\x00\x00", 4, idA)), idA},
+		"another note first": {elfOf(t, le, true, nil, append(gnu, note(le, "Go\x00\x00", 4, idA)...)), idA},
+		"far from the head":  {elfOf(t, le, true, far, note(le, "Go\x00\x00", 4, idA)), idA},
+		"a long id": {elfOf(t, le, true, nil,
+			note(le, "Go\x00\x00", 4, strings.Repeat(idA+"/", 300)+idA)), strings.Repeat(idA+"/", 300) + idA},
+		"an id beyond measure": {elfOf(t, le, true, nil,
+			note(le, "Go\x00\x00", 4, strings.Repeat(idA+"/", 3000)+idA)), ""},
+		"foreign data":         {elfOf(t, le, true, foreign, note(le, "Go\x00\x00", 4, idA)), idA},
+		"only foreign data":    {elfOf(t, le, true, foreign, gnu), ""},
+		"text in an elf":       {elfOf(t, le, true, []byte(text(idB)), gnu), ""},
+		"another kind of note": {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 1, idA)), ""},
+		"another one's note":   {elfOf(t, le, true, nil, note(le, "Ho\x00\x00", 4, idA)), ""},
+		"no id":                {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, "")), ""},
+		"redacted":             {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, "redacted")), ""},
+		"one part":             {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, "aaaaaaaaaaaaaaaaaaaa")), ""},
+		"short parts":          {elfOf(t, le, true, nil, note(le, "Go\x00\x00", 4, "a/b/c/d")), ""},
+		"other letters": {elfOf(t, le, true, nil,
+			note(le, "Go\x00\x00", 4, "aaaaaaaaaaaaaaaaaaa!/aaaaaaaaaaaaaaaaaaaa")), ""},
 		"text":                  {[]byte("MZ..." + text(idA) + "code"), idA},
 		"text, redacted":        {[]byte("MZ..." + text("redacted")), ""},
 		"text that has no end":  {[]byte("MZ..." + text(idA)[:90]), ""},

@@ -127,7 +127,8 @@ func (d *Disk) Before(op, path string) (map[string]*File, error) {
 	switch {
 	case d.last == "sync" && d.lastOn == d.Dir:
 		d.Durable = now
-	case on != nil && (d.last == "sync" || d.last == "commit" || d.last == committing || d.last == "transaction" && d.Synced):
+	case on != nil && (d.last == "sync" || d.last == "commit" || d.last == committing || d.last == "transaction" &&
+		d.Synced):
 		on.all, on.synced = true, nil
 	}
 	if op == "transaction" && d.last == "commit" && d.lastOn == path {

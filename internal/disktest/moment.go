@@ -24,7 +24,8 @@ func (d *Disk) Moment() (*Moment, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Moment{names: now, durable: d.Durable, files: map[*File]content{}, doing: d.Doing(), synced: d.Synced || d.last == "commit" || d.last == committing}
+	m := &Moment{names: now, durable: d.Durable, files: map[*File]content{}, doing: d.Doing(), synced: d.Synced ||
+		d.last == "commit" || d.last == committing}
 	for _, names := range []map[string]*File{now, d.Durable} {
 		for _, f := range names {
 			c := content{}

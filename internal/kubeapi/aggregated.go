@@ -59,14 +59,17 @@ func (h *Handler) aggregated(core bool) *apidiscoveryv2.APIGroupDiscoveryList {
 		if !ok {
 			i = len(list.Items)
 			groups[t.Group] = i
-			list.Items = append(list.Items, apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: t.Group}})
+			list.Items = append(list.Items,
+				apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: t.Group}})
 		}
 		g := &list.Items[i]
 		n, ok := versions[t.GroupVersion()]
 		if !ok {
 			n = len(g.Versions)
 			versions[t.GroupVersion()] = n
-			g.Versions = append(g.Versions, apidiscoveryv2.APIVersionDiscovery{Version: t.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent})
+			g.Versions = append(g.Versions,
+				apidiscoveryv2.APIVersionDiscovery{Version: t.Version,
+					Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent})
 		}
 		scope := apidiscoveryv2.ScopeCluster
 		if t.Namespaced {

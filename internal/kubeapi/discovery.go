@@ -61,7 +61,8 @@ func (h *Handler) group(name string) *metav1.APIGroup {
 }
 
 func (h *Handler) groupList() *metav1.APIGroupList {
-	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
+	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+		Groups: []metav1.APIGroup{}}
 	seen := map[string]bool{"": true}
 	for _, t := range h.Storage.Types() {
 		if !seen[t.Group] {

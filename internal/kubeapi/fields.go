@@ -61,7 +61,8 @@ func selectable(obj APIObject) fields.Set {
 		set["spec.signerName"] = o.Spec.SignerName
 		return set
 	case *certificatesv1beta1.PodCertificateRequest:
-		set["spec.signerName"], set["spec.podName"], set["spec.nodeName"] = o.Spec.SignerName, o.Spec.PodName, string(o.Spec.NodeName)
+		set["spec.signerName"], set["spec.podName"], set["spec.nodeName"] = o.Spec.SignerName, o.Spec.PodName,
+			string(o.Spec.NodeName)
 		return set
 	case *resourcev1.ResourceSlice:
 		set["spec.nodeName"], set["spec.driver"] = ptr.Deref(o.Spec.NodeName, ""), o.Spec.Driver

@@ -156,18 +156,21 @@ func errMethod() *apierrors.StatusError {
 }
 
 func errNoResource() error {
-	return apiStatus(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+	return apiStatus(http.StatusNotFound, metav1.StatusReasonNotFound,
+		"the server could not find the requested resource")
 }
 
 // errNoNamespaces does not say that a namespace is missing. kubectl asks for the namespace
 // of an object that is not found, and reports that instead if there is no such namespace.
 func errNoNamespaces(name string) error {
-	return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, name, errors.New("namespaces are not kept here"))
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, name,
+		errors.New("namespaces are not kept here"))
 }
 
 func apiStatus(code int, reason metav1.StatusReason, message string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message, Details: &metav1.StatusDetails{},
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
+		Details: &metav1.StatusDetails{},
 	}}
 }
 
@@ -296,7 +299,8 @@ func errNoVersion(rv string, err error) *apierrors.StatusError {
 // errNoKey is a server's answer to a namespace that cannot be a part of a key.
 func errNoKey(key string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: fmt.Sprintf("invalid key: %q", key),
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+		Message: fmt.Sprintf("invalid key: %q", key),
 	}}
 }
 
@@ -304,7 +308,8 @@ func errNoKey(key string) *apierrors.StatusError {
 func parseVersion(rv string) (uint64, error) {
 	n, err := strconv.ParseUint(rv, 10, 64)
 	if err != nil {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: resourceVersion: Invalid value: %q: %v", rv, err))
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: resourceVersion: Invalid "+
+			"value: %q: %v", rv, err))
 	}
 	return n, nil
 }

@@ -51,7 +51,8 @@ type Parameters struct {
 // Parameters parses and checks the parameters of a list, watch or deletecollection.
 func (r *Request) Parameters() (*Parameters, error) {
 	q := &Parameters{}
-	if err := internalscheme.ParameterCodec.DecodeParameters(r.URL.Query(), metav1.SchemeGroupVersion, &q.ListOptions); err != nil {
+	if err := internalscheme.ParameterCodec.DecodeParameters(r.URL.Query(), metav1.SchemeGroupVersion,
+		&q.ListOptions); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	meant := q.ListOptions // as a server reads them

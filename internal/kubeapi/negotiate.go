@@ -89,9 +89,11 @@ func (r *Request) negotiate(verb string) (encoding, error) {
 func (r *Request) fitsVerb(verb string, list bool) error {
 	switch {
 	case !list && (verb == "list" || verb == "deletecollection"):
-		return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (*%s.%sList)", r.Type.goPackage(), r.Type.Kind))
+		return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list "+
+			"(*%s.%sList)", r.Type.goPackage(), r.Type.Kind))
 	case list && (verb == "get" || verb == "watch"): // a server ends such a watch without a word
-		return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (*%s.%s)", r.Type.goPackage(), r.Type.Kind))
+		return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not "+
+			"a list (*%s.%s)", r.Type.goPackage(), r.Type.Kind))
 	}
 	return nil
 }
@@ -102,14 +104,17 @@ func (r *Request) errNotAcceptable() error {
 	case r.Type.MetadataOnly:
 		return r.Type.errMetadataOnly()
 	case r.Type.Custom:
-		return notAcceptable("only the following media types are accepted: application/json, application/vnd.kubernetes.protobuf")
+		return notAcceptable("only the following media types are accepted: application/json, " +
+			"application/vnd.kubernetes.protobuf")
 	}
 	return apiStatus(http.StatusNotAcceptable, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+
-		"application/json, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
+		"application/json, application/vnd.kubernetes.protobuf, application/json;stream=watch, "+
+		"application/vnd.kubernetes.protobuf;stream=watch")
 }
 
 func (t *Type) errMetadataOnly() error {
-	return notAcceptable(fmt.Sprintf("of %s only the metadata is kept: they are served as PartialObjectMetadata and as Table only", t.GroupResource()))
+	return notAcceptable(fmt.Sprintf("of %s only the metadata is kept: they are served as PartialObjectMetadata "+
+		"and as Table only", t.GroupResource()))
 }
 
 func notAcceptable(message string) *apierrors.StatusError {

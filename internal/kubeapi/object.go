@@ -63,7 +63,8 @@ func (t *Type) Encode(obj APIObject, version uint64) (*Object, error) {
 
 // Of is Encode for an object that nobody changes: it is kept, and encoded when needed.
 func (t *Type) Of(obj APIObject, version uint64) *Object {
-	return &Object{Version: version, Namespace: obj.GetNamespace(), Name: obj.GetName(), Labels: obj.GetLabels(), from: obj}
+	return &Object{Version: version, Namespace: obj.GetNamespace(), Name: obj.GetName(), Labels: obj.GetLabels(),
+		from: obj}
 }
 
 // OfMessage is Encode for a protobuf message without its envelope, of a kind that is not

@@ -34,7 +34,8 @@ func (r *Request) streamList(p *Page, q Query) error {
 	defer w.free()
 	n, sent, err := r.sendItems(w, p, head, tail)
 	if want := len(head) + size + len(tail); err == nil && r.enc.proto && sent != want {
-		err = fmt.Errorf("the list of %s had %d bytes, and has %d when it is read again", r.Type.GroupResource(), want, sent)
+		err = fmt.Errorf("the list of %s had %d bytes, and has %d when it is read again", r.Type.GroupResource(),
+			want, sent)
 	}
 	if err == nil {
 		err = w.end()

@@ -37,7 +37,8 @@ func (r *Request) table() (*table, error) {
 	if o.IncludeObject == metav1.IncludeObject && r.Type.MetadataOnly {
 		return nil, r.Type.errMetadataOnly()
 	}
-	return &table{kind: printcolumns.For(r.Type.GroupVersionKind, r.Type.Columns, r.Type.MetadataOnly), include: o.IncludeObject, now: r.h.Clock.Now}, nil
+	return &table{kind: printcolumns.For(r.Type.GroupVersionKind, r.Type.Columns, r.Type.MetadataOnly),
+		include: o.IncludeObject, now: r.h.Clock.Now}, nil
 }
 
 // still is a form that makes the same bytes of an object however often it is asked. In a table the

@@ -70,8 +70,9 @@ func (r *Request) watch() error {
 		media = MediaProto + ";stream=watch"
 	}
 
-	w, err := r.h.Storage.Watch(r.Context(), r.Type, WatchQuery{Selection: q.Selection, Version: version, Initial: initial,
-		Newest: q.ResourceVersion == "" && q.SendInitialEvents != nil, Messages: r.onlyMessages(&q.Selection)})
+	w, err := r.h.Storage.Watch(r.Context(), r.Type,
+		WatchQuery{Selection: q.Selection, Version: version, Initial: initial,
+			Newest: q.ResourceVersion == "" && q.SendInitialEvents != nil, Messages: r.onlyMessages(&q.Selection)})
 	failure := watchStatus(err)
 	if err != nil && failure == nil {
 		return err

@@ -15,7 +15,8 @@ import (
 // TestWatchThatEndsAmidABatch: a client gets the changes before the end of a watch, however it
 // ends.
 func TestWatchThatEndsAmidABatch(t *testing.T) {
-	for name, end := range map[string]error{"in order": ErrWatchOver, "expired": ErrExpired, "broken off": http.ErrAbortHandler} {
+	for name, end := range map[string]error{"in order": ErrWatchOver, "expired": ErrExpired,
+		"broken off": http.ErrAbortHandler} {
 		w := httptest.NewRecorder()
 		func() {
 			defer func() { _ = recover() }() // as net/http does
@@ -55,7 +56,8 @@ func TestWatchAsListOfMetadata(t *testing.T) {
 }
 
 func configMapType() *Type {
-	return NewType(Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true})
+	return NewType(Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps",
+		Namespaced: true})
 }
 
 // ending is a Storage whose watch ends after one change.
@@ -80,7 +82,8 @@ func (s ending) Close() {}
 
 func (s ending) Next(context.Context) (Batch, error) {
 	return Batch{Each: func(yield func(*Change, error) bool) {
-		o := s.t.Of(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "x", ResourceVersion: "2"}}, 2)
+		o := s.t.Of(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "x", ResourceVersion: "2"}},
+			2)
 		if yield(&Change{Version: 2, Cur: o}, nil) {
 			yield(nil, s.end)
 		}

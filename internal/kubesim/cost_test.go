@@ -28,7 +28,8 @@ func TestCost(t *testing.T) {
 	if got != want || bytes == 0 {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if d := got.Since(CostOf(records[:4])); d != (Cost{FullReads: 1, Watches: 1, Bytes: records[4].BodyBytes + records[5].BodyBytes}) {
+	if d := got.Since(CostOf(records[:4])); d != (Cost{FullReads: 1, Watches: 1,
+		Bytes: records[4].BodyBytes + records[5].BodyBytes}) {
 		t.Errorf("of the watches: %+v", d)
 	}
 	for _, tc := range []struct {

@@ -46,8 +46,10 @@ func TestRestartExpiresEveryVersion(t *testing.T) {
 		}
 	}
 	watchLines(t, s, cmPath+"&resourceVersion=6").want("ERROR 410 Expired: too old resource version: 6 (11)", "EOF")
-	watchLines(t, s, "/api/v1/pods?watch=1&resourceVersion=6").want("ERROR 410 Expired: too old resource version: 6 (11)", "EOF")
-	rest := must(clientset(t, s, "").CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{Continue: page.Continue}))(t)
+	watchLines(t, s, "/api/v1/pods?watch=1&resourceVersion=6").want("ERROR 410 Expired: too old resource "+
+		"version: 6 (11)", "EOF")
+	rest := must(clientset(t, s, "").CoreV1().ConfigMaps("").List(t.Context(),
+		metav1.ListOptions{Continue: page.Continue}))(t)
 	if names(rest) != "c001" || rest.ResourceVersion != "6" {
 		t.Errorf("the second page has %q at %s", names(rest), rest.ResourceVersion)
 	}
@@ -61,7 +63,10 @@ func TestRestartDownAndHeld(t *testing.T) {
 		t.Errorf("while down: %v, want connection refused", err)
 	}
 	clk.Step(5 * time.Second)
-	eventually(t, "the server is back", func() bool { code, err := reach(t, s, "/readyz"); return err == nil && code == 200 })
+	eventually(t, "the server is back", func() bool {
+		code, err := reach(t, s, "/readyz")
+		return err == nil && code == 200
+	})
 
 	check(t, s.Restart(RestartOptions{Hold: true}))
 	if _, err := reach(t, s, "/readyz"); !errors.Is(err, syscall.ECONNREFUSED) {
@@ -105,7 +110,8 @@ func TestRewind(t *testing.T) {
 
 	list, rev, err := s.List(&corev1.ConfigMap{})
 	check(t, err)
-	if rev != 6 || len(list) != 2 || list[0].(*corev1.ConfigMap).Data["k"] != "c000" || list[1].GetResourceVersion() != "6" {
+	if rev != 6 || len(list) != 2 || list[0].(*corev1.ConfigMap).Data["k"] != "c000" ||
+		list[1].GetResourceVersion() != "6" {
 		t.Errorf("state at %d: %v", rev, list)
 	}
 	silent := watchLines(t, s, cmPath+"&resourceVersion=10")
@@ -174,7 +180,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	if n := len(s.history); n > 20 {
 		t.Errorf("%d superseded versions kept", n)
 	}
-	if tb := s.tableByKind(corev1.SchemeGroupVersion.WithKind("ConfigMap")); len(tb.entries) != 1 || len(tb.sorted) != 1 {
+	if tb := s.tableByKind(corev1.SchemeGroupVersion.WithKind("ConfigMap")); len(tb.entries) != 1 ||
+		len(tb.sorted) != 1 {
 		t.Errorf("%d entries, %d sorted, want 1: a deleted object's are kept", len(tb.entries), len(tb.sorted))
 	}
 	check(t, s.Rewind(100))
@@ -300,8 +307,12 @@ func TestRequestRecords(t *testing.T) {
 		{"watch", "configmaps", "default", 200, 0, false, true},
 	} {
 		var r RequestRecord
-		eventually(t, "the record is complete", func() bool { r = s.Requests()[i]; return r.Items == want.items && r.Open == want.open })
-		if r.Verb != want.verb || r.Resource != want.resource || r.Namespace != want.namespace || r.Status != want.status || r.FullRead() != want.full {
+		eventually(t, "the record is complete", func() bool {
+			r = s.Requests()[i]
+			return r.Items == want.items && r.Open == want.open
+		})
+		if r.Verb != want.verb || r.Resource != want.resource || r.Namespace != want.namespace ||
+			r.Status != want.status || r.FullRead() != want.full {
 			t.Errorf("record %d: %+v, full read %v\nwant %+v", i, r, r.FullRead(), want)
 		}
 		if (r.BodyBytes > 0) != (i != 8) || r.Start.IsZero() || r.UserAgent == "" || r.Path != <-seen {

@@ -130,8 +130,10 @@ func (s *Server) serveDefinition(w http.ResponseWriter, r *http.Request, name st
 			generation := t.generation
 			s.mu.Unlock()
 			partial := metav1.PartialObjectMetadata{
-				TypeMeta:   metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata"},
-				ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("definition-of-" + name + "-" + t.Kind), ResourceVersion: "1", Generation: generation + 1},
+				TypeMeta: metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(),
+					Kind: "PartialObjectMetadata"},
+				ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("definition-of-" + name + "-" + t.Kind),
+					ResourceVersion: "1", Generation: generation + 1},
 			}
 			var answer any = partial
 			if !strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
@@ -147,7 +149,8 @@ func (s *Server) serveDefinition(w http.ResponseWriter, r *http.Request, name st
 			return
 		}
 	}
-	kubeapi.WriteStatus(w, apierrors.NewNotFound(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, name))
+	kubeapi.WriteStatus(w, apierrors.NewNotFound(schema.GroupResource{Group: "apiextensions.k8s.io",
+		Resource: "customresourcedefinitions"}, name))
 }
 
 // HideForm undoes Reform's changes of hashes, so that nothing shows the other contents.

@@ -72,7 +72,8 @@ func check(t testing.TB, err error) {
 }
 
 func configMap(name string, labels ...string) *corev1.ConfigMap {
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"k": name}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Data: map[string]string{"k": name}}
 	for i := 0; i+1 < len(labels); i += 2 {
 		metav1.SetMetaDataLabel(&cm.ObjectMeta, labels[i], labels[i+1])
 	}

@@ -27,7 +27,8 @@ func TestStockInformer(t *testing.T) {
 				check(t, s.Create(g.Pod(i)))
 			}
 			restore := s.Revision()
-			lw := cache.NewListWatchFromClient(clientset(t, s, contentType).CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.Everything())
+			lw := cache.NewListWatchFromClient(clientset(t, s, contentType).CoreV1().RESTClient(), "pods",
+				metav1.NamespaceAll, fields.Everything())
 			inf := cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, cache.Indexers{})
 			var wg sync.WaitGroup
 			t.Cleanup(wg.Wait)

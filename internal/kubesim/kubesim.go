@@ -60,14 +60,17 @@ type Resource = kubeapi.Resource
 func DefaultResources() []Resource {
 	core := corev1.SchemeGroupVersion
 	return []Resource{
-		{GroupVersionKind: core.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true, ShortNames: []string{"cm"}},
+		{GroupVersionKind: core.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true,
+			ShortNames: []string{"cm"}},
 		{GroupVersionKind: core.WithKind("Namespace"), Plural: "namespaces", ShortNames: []string{"ns"}},
 		{GroupVersionKind: core.WithKind("Node"), Plural: "nodes", ShortNames: []string{"no"}},
 		{GroupVersionKind: core.WithKind("Pod"), Plural: "pods", Namespaced: true, ShortNames: []string{"po"}},
 		{GroupVersionKind: core.WithKind("Secret"), Plural: "secrets", Namespaced: true},
 		{GroupVersionKind: core.WithKind("Service"), Plural: "services", Namespaced: true, ShortNames: []string{"svc"}},
-		{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments", Namespaced: true, ShortNames: []string{"deploy"}},
-		{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, Plural: "widgets", Namespaced: true},
+		{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments", Namespaced: true,
+			ShortNames: []string{"deploy"}},
+		{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"},
+			Plural: "widgets", Namespaced: true},
 	}
 }
 

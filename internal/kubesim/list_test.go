@@ -68,7 +68,8 @@ func TestLargestPage(t *testing.T) {
 	check(t, s.Delete(objs[3]))
 	page2 := must(cms.List(t.Context(), metav1.ListOptions{Limit: 4, Continue: page1.Continue}))(t)
 	page3 := must(cms.List(t.Context(), metav1.ListOptions{Limit: 1, Continue: page2.Continue}))(t)
-	if got := names(page1) + ", " + names(page2) + ", " + names(page3); got != "c000 c001, c002 c003, c004" || page3.Continue != "" {
+	if got := names(page1) + ", " + names(page2) + ", " + names(page3); got != "c000 c001, c002 c003, c004" ||
+		page3.Continue != "" {
 		t.Errorf("pages %s", got)
 	}
 	if n := page1.RemainingItemCount; n == nil || *n != 3 {
@@ -91,7 +92,8 @@ func TestExpiredContinueOffersInconsistentRest(t *testing.T) {
 	s.Compact()
 	_, err := cms.List(t.Context(), metav1.ListOptions{Limit: 1, Continue: page1.Continue})
 	st := statusOf(t, err)
-	if st.Code != 410 || st.Reason != metav1.StatusReasonExpired || st.Message != messageInconsistent || st.Continue == "" {
+	if st.Code != 410 || st.Reason != metav1.StatusReasonExpired || st.Message != messageInconsistent ||
+		st.Continue == "" {
 		t.Fatalf("got %+v", st)
 	}
 	page2 := must(cms.List(t.Context(), metav1.ListOptions{Limit: 2, Continue: st.Continue}))(t)
@@ -102,7 +104,8 @@ func TestExpiredContinueOffersInconsistentRest(t *testing.T) {
 	if names(page3) != "c0025 c003" {
 		t.Errorf("and goes on with %s", names(page3))
 	}
-	_, err = cms.List(t.Context(), metav1.ListOptions{ResourceVersion: "6", ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+	_, err = cms.List(t.Context(),
+		metav1.ListOptions{ResourceVersion: "6", ResourceVersionMatch: metav1.ResourceVersionMatchExact})
 	if st := statusOf(t, err); st.Code != 410 || st.Message != messageExpired {
 		t.Errorf("exact list of a compacted version: %+v", st)
 	}
@@ -124,14 +127,18 @@ func TestListVersions(t *testing.T) {
 		{"limit=1&labelSelector=!none", "8: c001 +?"},
 		{"fieldSelector=metadata.name%3Dc002,metadata.namespace%3Ddefault", "8: c002"},
 		{"resourceVersion=9", "504 Timeout: Timeout: Too large resource version: 9, current: 8"},
-		{"resourceVersion=9&resourceVersionMatch=Exact", "504 Timeout: Timeout: Too large resource version: 9, current: 8"},
+		{"resourceVersion=9&resourceVersionMatch=Exact",
+			"504 Timeout: Timeout: Too large resource version: 9, current: 8"},
 		{"resourceVersion=x", `400 BadRequest: invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`},
-		{"resourceVersionMatch=Exact", `422 Invalid: ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided`},
-		{"resourceVersion=0&resourceVersionMatch=Exact", `422 Invalid: ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"`},
+		{"resourceVersionMatch=Exact",
+			`422 Invalid: ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided`},
+		{"resourceVersion=0&resourceVersionMatch=Exact",
+			`422 Invalid: ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"`},
 		{"sendInitialEvents=true", `422 Invalid: ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list`},
 		{"labelSelector=a%3Db%3Dc", "400 BadRequest: found '=', expected: ',' or 'end of string'"},
 		{"fieldSelector=foo%3Dbar", `400 BadRequest: "foo" is not a known field selector: only "metadata.name", "metadata.namespace"`},
-		{"continue=abc", "400 BadRequest: invalid continue token: continue key is not valid: invalid character 'i' looking for beginning of value"},
+		{"continue=abc", "400 BadRequest: invalid continue token: continue key is not valid: invalid character 'i' " +
+			"looking for beginning of value"},
 	} {
 		t.Run(tc.query, func(t *testing.T) {
 			_, body := get(t, s, "/api/v1/namespaces/default/configmaps?"+tc.query)
@@ -153,9 +160,11 @@ func TestListVersions(t *testing.T) {
 			}
 		})
 	}
-	err := restClient(t, s.RESTConfig()).Get().Resource("pods").Param("resourceVersion", "99").MaxRetries(0).Do(t.Context()).Error()
+	err := restClient(t, s.RESTConfig()).Get().Resource("pods").Param("resourceVersion",
+		"99").MaxRetries(0).Do(t.Context()).Error()
 	st := statusOf(t, err)
-	if len(st.Details.Causes) != 1 || st.Details.Causes[0].Type != metav1.CauseTypeResourceVersionTooLarge || st.Details.RetryAfterSeconds != 1 {
+	if len(st.Details.Causes) != 1 || st.Details.Causes[0].Type != metav1.CauseTypeResourceVersionTooLarge ||
+		st.Details.RetryAfterSeconds != 1 {
 		t.Errorf("too large: %+v", st.Details)
 	}
 }
@@ -187,7 +196,8 @@ func TestListOrderAndScope(t *testing.T) {
 		t.Errorf("got %d pods, or not in key order", len(got))
 	}
 	for node, n := range byNode {
-		list := must(c.Pods("").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node + ",status.phase=Running"}))(t)
+		list := must(c.Pods("").List(t.Context(),
+			metav1.ListOptions{FieldSelector: "spec.nodeName=" + node + ",status.phase=Running"}))(t)
 		if len(list.Items) != n {
 			t.Errorf("%d pods on %s, want %d", len(list.Items), node, n)
 		}

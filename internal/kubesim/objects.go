@@ -137,7 +137,8 @@ func (s *Server) create(t *table, obj Object) (*kubeapi.Object, error) {
 	}
 	if obj.GetResourceVersion() != "" {
 		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: 500, Message: "resourceVersion should not be set on objects to be created",
+			Status: metav1.StatusFailure, Code: 500,
+			Message: "resourceVersion should not be set on objects to be created",
 		}}
 	}
 	key := t.Key(obj.GetNamespace(), obj.GetName())
@@ -198,7 +199,8 @@ func (s *Server) update(t *table, obj Object) (*kubeapi.Object, error) {
 	}
 	if uid := obj.GetUID(); uid != "" && uid != m.UID {
 		return nil, apierrors.NewConflict(t.GroupResource(), obj.GetName(), fmt.Errorf(
-			"StorageError: invalid object, Code: 4, Key: /registry/%s%s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s",
+			"StorageError: invalid object, Code: 4, Key: /registry/%s%s, ResourceVersion: 0, AdditionalErrorMsg: "+
+				"Precondition failed: UID in precondition: %s, UID in object meta: %s",
 			t.Plural, key, uid, m.UID))
 	}
 	obj.SetUID(m.UID)
@@ -215,7 +217,8 @@ func (s *Server) update(t *table, obj Object) (*kubeapi.Object, error) {
 	return s.put(t, key, obj)
 }
 
-var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
+var errModified = errors.New("the object has been modified; please apply your changes to the latest version " +
+	"and try again")
 
 // remove deletes an object and returns its last version.
 func (s *Server) remove(t *table, namespace, name string, pre *metav1.Preconditions) (*kubeapi.Object, error) {
@@ -232,11 +235,13 @@ func (s *Server) remove(t *table, namespace, name string, pre *metav1.Preconditi
 		kind := schema.GroupResource{Group: t.Group, Resource: t.Kind}
 		if pre.UID != nil && *pre.UID != m.UID {
 			return nil, apierrors.NewConflict(kind, name, fmt.Errorf(
-				"the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *pre.UID, m.UID))
+				"the UID in the precondition (%s) does not match the UID in record (%s). The object might have "+
+					"been deleted and then recreated", *pre.UID, m.UID))
 		}
 		if pre.ResourceVersion != nil && *pre.ResourceVersion != m.ResourceVersion {
 			return nil, apierrors.NewConflict(kind, name, fmt.Errorf(
-				"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *pre.ResourceVersion, m.ResourceVersion))
+				"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). "+
+					"The object might have been modified", *pre.ResourceVersion, m.ResourceVersion))
 		}
 	}
 	s.commit(t, key, &version{rv: s.rev + 1})

@@ -33,11 +33,13 @@ func TestTypedClients(t *testing.T) {
 				t.Errorf("created with uid %q, resourceVersion %q", created.UID, created.ResourceVersion)
 			}
 			got := must(pods.Get(ctx, want.Name, metav1.GetOptions{}))(t)
-			if !equality.Semantic.DeepEqual(got.Spec, want.Spec) || !equality.Semantic.DeepEqual(got.ManagedFields, want.ManagedFields) {
+			if !equality.Semantic.DeepEqual(got.Spec, want.Spec) ||
+				!equality.Semantic.DeepEqual(got.ManagedFields, want.ManagedFields) {
 				t.Error("the stored pod differs from the created one")
 			}
 			list := must(pods.List(ctx, metav1.ListOptions{}))(t)
-			if len(list.Items) != 1 || !equality.Semantic.DeepEqual(list.Items[0], *got) || list.ResourceVersion != "5" {
+			if len(list.Items) != 1 || !equality.Semantic.DeepEqual(list.Items[0], *got) ||
+				list.ResourceVersion != "5" {
 				t.Errorf("list at %s has %d items, or another pod", list.ResourceVersion, len(list.Items))
 			}
 
@@ -51,7 +53,8 @@ func TestTypedClients(t *testing.T) {
 			}
 			patched := must(pods.Patch(ctx, want.Name, types.MergePatchType,
 				[]byte(`{"metadata":{"annotations":{"x":null,"y":"2"}}}`), metav1.PatchOptions{}))(t)
-			if _, ok := patched.Annotations["x"]; ok || patched.Annotations["y"] != "2" || patched.ResourceVersion != "7" {
+			if _, ok := patched.Annotations["x"]; ok || patched.Annotations["y"] != "2" ||
+				patched.ResourceVersion != "7" {
 				t.Errorf("patched to %v at %s", patched.Annotations, patched.ResourceVersion)
 			}
 			patched.Status.Phase = corev1.PodFailed
@@ -59,7 +62,8 @@ func TestTypedClients(t *testing.T) {
 
 			check(t, pods.Delete(ctx, want.Name, metav1.DeleteOptions{}))
 			_, err := pods.Get(ctx, want.Name, metav1.GetOptions{})
-			if st := statusOf(t, err); st.Code != 404 || st.Message != `pods "`+want.Name+`" not found` || st.Details.Kind != "pods" {
+			if st := statusOf(t, err); st.Code != 404 || st.Message != `pods "`+want.Name+`" not found` ||
+				st.Details.Kind != "pods" {
 				t.Errorf("get after delete: %+v", st)
 			}
 		})
@@ -86,17 +90,20 @@ func TestWriteErrors(t *testing.T) {
 			return err
 		}, 409, metav1.StatusReasonAlreadyExists, `configmaps "a" already exists`},
 		{"create in missing namespace", func() error {
-			_, err := c.CoreV1().ConfigMaps("none").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+			_, err := c.CoreV1().ConfigMaps("none").Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 			return err
 		}, 404, metav1.StatusReasonNotFound, `namespaces "none" not found`},
 		{"create in another namespace than the URL's", func() error {
 			_, err := c.CoreV1().ConfigMaps("kube-system").Create(ctx, configMap("a"), metav1.CreateOptions{})
 			return err
-		}, 400, metav1.StatusReasonBadRequest, "the namespace of the provided object does not match the namespace sent on the request"},
+		}, 400, metav1.StatusReasonBadRequest,
+			"the namespace of the provided object does not match the namespace sent on the request"},
 		{"create without a name", func() error {
 			_, err := cms.Create(ctx, configMap(""), metav1.CreateOptions{})
 			return err
-		}, 422, metav1.StatusReasonInvalid, `ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required`},
+		}, 422, metav1.StatusReasonInvalid,
+			`ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required`},
 		{"create with a resourceVersion", func() error {
 			cm := configMap("b")
 			cm.ResourceVersion = "5"
@@ -112,25 +119,30 @@ func TestWriteErrors(t *testing.T) {
 			cm.UID = other
 			_, err := cms.Update(ctx, cm, metav1.UpdateOptions{})
 			return err
-		}, 409, metav1.StatusReasonConflict, `Operation cannot be fulfilled on configmaps "a": StorageError: invalid object, Code: 4, ` +
-			`Key: /registry/configmaps/default/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: x, UID in object meta: ` + string(cm.UID)},
+		}, 409, metav1.StatusReasonConflict,
+			`Operation cannot be fulfilled on configmaps "a": StorageError: invalid object, Code: 4, ` +
+				`Key: /registry/configmaps/default/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: x, UID in object meta: ` + string(cm.UID)},
 		{"patch of an old version", func() error {
-			_, err := cms.Patch(ctx, "a", types.MergePatchType, []byte(`{"metadata":{"resourceVersion":"1"}}`), metav1.PatchOptions{})
+			_, err := cms.Patch(ctx, "a", types.MergePatchType, []byte(`{"metadata":{"resourceVersion":"1"}}`),
+				metav1.PatchOptions{})
 			return err
-		}, 409, metav1.StatusReasonConflict, `Operation cannot be fulfilled on configmaps "a": the object has been modified; please apply your changes to the latest version and try again`},
+		}, 409, metav1.StatusReasonConflict,
+			`Operation cannot be fulfilled on configmaps "a": the object has been modified; please apply your changes to the latest version and try again`},
 		{"delete missing", func() error {
 			return cms.Delete(ctx, "none", metav1.DeleteOptions{})
 		}, 404, metav1.StatusReasonNotFound, `configmaps "none" not found`},
 		{"delete of an old version", func() error {
 			return cms.Delete(ctx, "a", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &oldRV}})
-		}, 409, metav1.StatusReasonConflict, `Operation cannot be fulfilled on ConfigMap "a": the ResourceVersion in the precondition (1) does not match ` +
-			`the ResourceVersion in record (5). The object might have been modified`},
+		}, 409, metav1.StatusReasonConflict,
+			`Operation cannot be fulfilled on ConfigMap "a": the ResourceVersion in the precondition (1) does not match ` +
+				`the ResourceVersion in record (5). The object might have been modified`},
 		{"update of a custom resource without its version", func() error {
 			w := widget("w")
 			check(t, s.Create(w.DeepCopy()))
 			_, err := must(dynamic.NewForConfig(s.RESTConfig()))(t).Resource(widgetGVR).Namespace("default").Update(ctx, w, metav1.UpdateOptions{})
 			return err
-		}, 422, metav1.StatusReasonInvalid, `widgets.example.com "w" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`},
+		}, 422, metav1.StatusReasonInvalid,
+			`widgets.example.com "w" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`},
 		{"strategic merge patch", func() error {
 			_, err := cms.Patch(ctx, "a", types.StrategicMergePatchType, []byte(`{}`), metav1.PatchOptions{})
 			return err
@@ -165,7 +177,8 @@ func TestCustomResources(t *testing.T) {
 	}
 	resp, body := get(t, s, "/apis/example.com/v1/widgets", "Accept", mediaProto)
 	st := &metav1.Status{}
-	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, st); err != nil || resp.StatusCode != 406 || st.Reason != "NotAcceptable" {
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, st); err != nil ||
+		resp.StatusCode != 406 || st.Reason != "NotAcceptable" {
 		t.Errorf("protobuf only: %s, %+v, %v", resp.Status, st, err)
 	}
 }
@@ -178,7 +191,8 @@ func TestMetadataClient(t *testing.T) {
 	check(t, s.Create(pod))
 	check(t, s.Create(widget("w")))
 	c := must(metadata.NewForConfig(s.RESTConfig()))(t)
-	w := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "w", Namespace: "default", ResourceVersion: "6"}}
+	w := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "w", Namespace: "default",
+		ResourceVersion: "6"}}
 	for gvr, want := range map[string]*metav1.ObjectMeta{"pods": &pod.ObjectMeta, "widgets": &w.ObjectMeta} {
 		res := corev1.SchemeGroupVersion.WithResource(gvr)
 		if gvr == "widgets" {
@@ -189,7 +203,8 @@ func TestMetadataClient(t *testing.T) {
 			t.Fatalf("%s: %+v", gvr, list)
 		}
 		got := must(c.Resource(res).Namespace("default").Get(ctx, want.Name, metav1.GetOptions{}))(t)
-		if got.Name != want.Name || got.ResourceVersion != want.ResourceVersion || len(got.ManagedFields) != len(want.ManagedFields) {
+		if got.Name != want.Name || got.ResourceVersion != want.ResourceVersion ||
+			len(got.ManagedFields) != len(want.ManagedFields) {
 			t.Errorf("%s: got %+v", gvr, got.ObjectMeta)
 		}
 		if !equality.Semantic.DeepEqual(list.Items[0].ObjectMeta, got.ObjectMeta) {
@@ -212,13 +227,15 @@ func TestInProcessObjects(t *testing.T) {
 	}
 	d.Labels = map[string]string{"a": "b"}
 	check(t, s.Update(d))
-	got := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "anywhere", Name: d.Name, Annotations: map[string]string{"stale": "x"}}}
+	got := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "anywhere", Name: d.Name,
+		Annotations: map[string]string{"stale": "x"}}}
 	check(t, s.Get(got))
 	if !equality.Semantic.DeepEqual(got, d) {
 		t.Errorf("got %+v, want %+v", got, d)
 	}
 	list, rev, err := s.List(&appsv1.Deployment{})
-	if err != nil || rev != 106 || s.Revision() != 106 || len(list) != 1 || !equality.Semantic.DeepEqual(list[0], Object(d)) {
+	if err != nil || rev != 106 || s.Revision() != 106 || len(list) != 1 ||
+		!equality.Semantic.DeepEqual(list[0], Object(d)) {
 		t.Errorf("list: %v at %d, %v", list, rev, err)
 	}
 	check(t, s.Delete(d))
@@ -238,7 +255,8 @@ func TestDiscovery(t *testing.T) {
 			served[r.Name] = l.GroupVersion
 		}
 	}
-	if len(groups) != 3 || len(served) != 8 || served["widgets"] != "example.com/v1" || served["deployments"] != "apps/v1" || served["pods"] != "v1" {
+	if len(groups) != 3 || len(served) != 8 || served["widgets"] != "example.com/v1" ||
+		served["deployments"] != "apps/v1" || served["pods"] != "v1" {
 		t.Errorf("%d groups, resources %v", len(groups), served)
 	}
 	if v := must(c.ServerVersion())(t); v.GitVersion != "v1.36.3" {

@@ -20,7 +20,9 @@ const eventBatch = 256
 
 func (s storage) Types() []*kubeapi.Type { return s.store.Load().types }
 
-func (s storage) Get(_ context.Context, t *kubeapi.Type, namespace, name string, least uint64) (*kubeapi.Object, error) {
+func (s storage) Get(_ context.Context, t *kubeapi.Type, namespace, name string, least uint64) (
+	*kubeapi.Object, error,
+) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if least > s.rev {
@@ -87,7 +89,8 @@ func (s storage) Watch(ctx context.Context, typ *kubeapi.Type, q kubeapi.WatchQu
 			return nil, &kubeapi.TooLargeError{Version: rv, Current: s.rev}
 		}
 		w.cursor = s.rev
-		w.start = kubeapi.Start{Version: s.rev, Known: s.rev, Objects: all(t.collect(kubeapi.Query{Selection: q.Selection, At: s.rev}).Objects)}
+		w.start = kubeapi.Start{Version: s.rev, Known: s.rev,
+			Objects: all(t.collect(kubeapi.Query{Selection: q.Selection, At: s.rev}).Objects)}
 		return w, nil
 	}
 	if rv == 0 {

@@ -36,8 +36,10 @@ func TestWatchStart(t *testing.T) {
 		{sie, []string{"ADDED c001 6", "ADDED c002 7", "BOOKMARK 8 end", "ADDED new 9"}},
 		{sie + "&resourceVersion=5", []string{"ADDED c001 6", "ADDED c002 7", "BOOKMARK 8 end", "ADDED new 9"}},
 		{sie + "&fieldSelector=metadata.name%3Dnone", []string{"BOOKMARK 8 end"}},
-		{sie + "&resourceVersion=99", []string{"ERROR 504 Timeout: Timeout: Too large resource version: 99, current: 8", "EOF"}},
-		{"&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", []string{"ADDED c001 6", "ADDED c002 7", "ADDED new 9"}},
+		{sie + "&resourceVersion=99", []string{"ERROR 504 Timeout: Timeout: Too large resource version: 99, " +
+			"current: 8", "EOF"}},
+		{"&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+			[]string{"ADDED c001 6", "ADDED c002 7", "ADDED new 9"}},
 		{"&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", []string{"ADDED new 9"}},
 	} {
 		t.Run(tc.query, func(t *testing.T) {
@@ -122,7 +124,8 @@ func TestWatchEncodings(t *testing.T) {
 			gone := must(pods.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "4"}))(t)
 			defer gone.Stop()
 			ev := <-gone.ResultChan()
-			if st, ok := ev.Object.(*metav1.Status); !ok || ev.Type != watch.Error || st.Code != 410 || st.Reason != metav1.StatusReasonExpired {
+			if st, ok := ev.Object.(*metav1.Status); !ok || ev.Type != watch.Error || st.Code != 410 ||
+				st.Reason != metav1.StatusReasonExpired {
 				t.Errorf("got %s %+v, want an ERROR with 410", ev.Type, ev.Object)
 			}
 		})
@@ -141,7 +144,8 @@ func expect(t *testing.T, w watch.Interface, kind watch.EventType, obj *corev1.P
 	got := ev.Object.(*corev1.Pod)
 	got.TypeMeta = obj.TypeMeta
 	if !equality.Semantic.DeepEqual(got, obj) {
-		t.Fatalf("%s of %s at %s differs from the one stored at %s", kind, got.Name, got.ResourceVersion, obj.ResourceVersion)
+		t.Fatalf("%s of %s at %s differs from the one stored at %s", kind, got.Name, got.ResourceVersion,
+			obj.ResourceVersion)
 	}
 }
 
@@ -188,7 +192,8 @@ func TestBookmarks(t *testing.T) {
 		{"none for what was replayed", "&resourceVersion=5&timeoutSeconds=3&allowWatchBookmarks=true", false,
 			[]step{{0, "ADDED c001 6"}, {0, "ADDED c002 7"}, {1650 * time.Millisecond, ""}, {3 * time.Second, "EOF"}}},
 		{"once a minute", "&resourceVersion=7&timeoutSeconds=100&allowWatchBookmarks=true", true,
-			[]step{{60650 * time.Millisecond, "BOOKMARK 8"}, {98650 * time.Millisecond, "BOOKMARK 8"}, {100 * time.Second, "EOF"}}},
+			[]step{{60650 * time.Millisecond, "BOOKMARK 8"}, {98650 * time.Millisecond, "BOOKMARK 8"},
+				{100 * time.Second, "EOF"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			clk := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -219,7 +224,8 @@ func TestBookmarkOfEachKind(t *testing.T) {
 	for _, gvr := range []schema.GroupVersionResource{widgetGVR, corev1.SchemeGroupVersion.WithResource("pods")} {
 		yes := true
 		w := must(must(metadata.NewForConfig(s.RESTConfig()))(t).Resource(gvr).Watch(t.Context(), metav1.ListOptions{
-			SendInitialEvents: &yes, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+			SendInitialEvents: &yes, AllowWatchBookmarks: true,
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		}))(t)
 		defer w.Stop()
 		ev := <-w.ResultChan()
@@ -227,7 +233,8 @@ func TestBookmarkOfEachKind(t *testing.T) {
 			ev = <-w.ResultChan()
 		}
 		m, ok := ev.Object.(*metav1.PartialObjectMetadata)
-		if !ok || ev.Type != watch.Bookmark || m.ResourceVersion != "5" || m.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+		if !ok || ev.Type != watch.Bookmark || m.ResourceVersion != "5" ||
+			m.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
 			t.Errorf("%s: got %s %+v", gvr.Resource, ev.Type, ev.Object)
 		}
 	}

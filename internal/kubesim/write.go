@@ -107,7 +107,8 @@ func (s *Server) replace(t *table, obj Object) (*kubeapi.Object, error) {
 func (r *request) patch() error {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != string(types.MergePatchType) {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+			Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
+			Reason:  metav1.StatusReasonUnsupportedMediaType,
 			Message: "415: Unsupported Media Type", Details: &metav1.StatusDetails{},
 		}}
 	}
@@ -239,7 +240,8 @@ func (r *request) readObject() (Object, error) {
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if !(media == mediaJSON || media == "" || media == mediaProto && !r.t.Custom) {
 		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+			Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
+			Reason: metav1.StatusReasonUnsupportedMediaType,
 			Message: "the body of the request was in an unknown format - accepted media types include: " +
 				"application/json, application/yaml, application/vnd.kubernetes.protobuf",
 		}}
@@ -256,7 +258,8 @@ func (r *request) readObject() (Object, error) {
 	case ns == "":
 		obj.SetNamespace(r.Namespace)
 	case ns != r.Namespace:
-		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace " +
+			"sent on the request")
 	}
 	return obj, nil
 }

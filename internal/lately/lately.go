@@ -23,7 +23,8 @@ func Compare(a, b boltstore.State) int {
 		return -1
 	}
 	if a.ClusterUID == b.ClusterUID {
-		if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion); err == nil && order != 0 {
+		if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion); err == nil &&
+			order != 0 {
 			return order
 		}
 	}

@@ -71,7 +71,8 @@ func TestCompareIsAnOrder(t *testing.T) {
 		for _, b := range all {
 			for _, c := range all {
 				if Compare(a, b) <= 0 && Compare(b, c) <= 0 && Compare(a, c) > 0 {
-					t.Errorf("%s is not after %s, that is not after %s, and the first is after the last", show(a), show(b), show(c))
+					t.Errorf("%s is not after %s, that is not after %s, and the first is after the last", show(a),
+						show(b), show(c))
 				}
 			}
 		}
@@ -82,7 +83,8 @@ func TestCompareIsAnOrder(t *testing.T) {
 // then: versions are surer than the clocks of several boots, and between clusters only the
 // clocks say something.
 func TestCircle(t *testing.T) {
-	old, newer, other := confirmed("c", "9", 5, unknown), confirmed("c", "10", 1, unknown), confirmed("d", "1", 3, unknown)
+	old, newer, other := confirmed("c", "9", 5, unknown), confirmed("c", "10", 1, unknown),
+		confirmed("d", "1", 3, unknown)
 	if Compare(newer, old) != 1 || Compare(old, other) != 1 || Compare(other, newer) != 1 {
 		t.Error(Compare(newer, old), Compare(old, other), Compare(other, newer))
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // modules are the modules whose goroutines count.
-var modules = []string{"kubewake/", "go.etcd.io/bbolt", "klauspost/compress", "golang-lru", "k8s.io/client-go", "k8s.io/apimachinery"}
+var modules = []string{"kubewake/", "go.etcd.io/bbolt", "klauspost/compress", "golang-lru", "k8s.io/client-go",
+	"k8s.io/apimachinery"}
 
 // Ours returns the stacks of the goroutines that count. It leaves out tests, the
 // simulated server, and goroutines in before, which is an earlier result.
@@ -21,7 +22,8 @@ func Ours(before []string) (all []string) {
 		id, _, _ := strings.Cut(stack, " [")
 		counts := slices.ContainsFunc(modules, func(m string) bool { return strings.Contains(stack, m) })
 		known := slices.ContainsFunc(before, func(b string) bool { return strings.HasPrefix(b, id+" [") })
-		if counts && !known && !strings.Contains(stack, "testing.tRunner(") && !strings.Contains(stack, "internal/kubesim.") {
+		if counts && !known && !strings.Contains(stack, "testing.tRunner(") &&
+			!strings.Contains(stack, "internal/kubesim.") {
 			all = append(all, stack)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 // counted. With pack, RoundTrip itself asks for gzip and unpacks, unless the request
 // names an encoding or a range.
 func RoundTrip(next http.RoundTripper, req *http.Request, pack bool, sent *atomic.Int64) (*http.Response, error) {
-	ours := pack && req.Header.Get("Accept-Encoding") == "" && req.Header.Get("Range") == "" && req.Method == http.MethodGet
+	ours := pack && req.Header.Get("Accept-Encoding") == "" && req.Header.Get("Range") == "" &&
+		req.Method == http.MethodGet
 	if ours {
 		req = req.Clone(req.Context())
 		req.Header.Set("Accept-Encoding", "gzip")

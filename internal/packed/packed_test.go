@@ -38,15 +38,23 @@ func TestRoundTrip(t *testing.T) {
 		read     string
 		sent     int
 	}{
-		"packed by us":                {pack: true, encoding: []string{"gzip"}, body: zipped.String(), asked: "gzip", read: text, sent: zipped.Len()},
-		"an old name, in capitals":    {pack: true, encoding: []string{"X-GZIP"}, body: zipped.String(), asked: "gzip", read: text, sent: zipped.Len()},
-		"beside identity":             {pack: true, encoding: []string{"identity, gzip"}, body: zipped.String(), asked: "gzip", read: text, sent: zipped.Len()},
-		"the server does not pack":    {pack: true, body: text, asked: "gzip", read: text, sent: len(text)},
-		"another encoding":            {pack: true, encoding: []string{"br"}, body: "odd", asked: "gzip", read: "odd", sent: 3},
-		"packed twice":                {pack: true, encoding: []string{"gzip", "gzip"}, body: "odd", asked: "gzip", read: "odd", sent: 3},
-		"not to be packed":            {body: text, read: text, sent: len(text)},
-		"the caller unpacks":          {pack: true, header: http.Header{"Accept-Encoding": {"gzip"}}, encoding: []string{"gzip"}, body: zipped.String(), asked: "gzip", read: zipped.String(), sent: zipped.Len()},
-		"a part":                      {pack: true, header: http.Header{"Range": {"bytes=0-9"}}, body: text, read: text, sent: len(text)},
+		"packed by us": {pack: true, encoding: []string{"gzip"}, body: zipped.String(), asked: "gzip",
+			read: text, sent: zipped.Len()},
+		"an old name, in capitals": {pack: true, encoding: []string{"X-GZIP"}, body: zipped.String(),
+			asked: "gzip", read: text, sent: zipped.Len()},
+		"beside identity": {pack: true, encoding: []string{"identity, gzip"}, body: zipped.String(),
+			asked: "gzip", read: text, sent: zipped.Len()},
+		"the server does not pack": {pack: true, body: text, asked: "gzip", read: text, sent: len(text)},
+		"another encoding": {pack: true, encoding: []string{"br"}, body: "odd", asked: "gzip", read: "odd",
+			sent: 3},
+		"packed twice": {pack: true, encoding: []string{"gzip", "gzip"}, body: "odd", asked: "gzip",
+			read: "odd", sent: 3},
+		"not to be packed": {body: text, read: text, sent: len(text)},
+		"the caller unpacks": {pack: true, header: http.Header{"Accept-Encoding": {"gzip"}},
+			encoding: []string{"gzip"}, body: zipped.String(), asked: "gzip", read: zipped.String(),
+			sent: zipped.Len()},
+		"a part": {pack: true, header: http.Header{"Range": {"bytes=0-9"}}, body: text,
+			read: text, sent: len(text)},
 		"a write":                     {pack: true, method: http.MethodPost, body: text, read: text, sent: len(text)},
 		"unpacked beneath: not known": {encoding: []string{"gzip"}, unpacked: true, body: text, read: text},
 	} {
@@ -63,7 +71,8 @@ func TestRoundTrip(t *testing.T) {
 					t.Errorf("the server was asked for %q", got)
 				}
 				h := http.Header{"Content-Encoding": c.encoding, "Content-Length": {"1"}}
-				return &http.Response{Header: h, ContentLength: 1, Uncompressed: c.unpacked, Body: io.NopCloser(strings.NewReader(c.body))}, nil
+				return &http.Response{Header: h, ContentLength: 1, Uncompressed: c.unpacked,
+					Body: io.NopCloser(strings.NewReader(c.body))}, nil
 			})
 			var sent atomic.Int64
 			resp, err := RoundTrip(server, req, c.pack, &sent)
@@ -74,8 +83,10 @@ func TestRoundTrip(t *testing.T) {
 			if err != nil || string(read) != c.read || int(sent.Load()) != c.sent {
 				t.Errorf("read %d bytes, %d over the link, %v", len(read), sent.Load(), err)
 			}
-			if changed := c.read != c.body; resp.Uncompressed != (changed || c.unpacked) || changed && (resp.ContentLength != -1 || resp.Header.Get("Content-Length") != "" || len(By(resp.Header)) > 0) {
-				t.Errorf("the answer says uncompressed %v, length %d, %v", resp.Uncompressed, resp.ContentLength, resp.Header)
+			if changed := c.read != c.body; resp.Uncompressed != (changed || c.unpacked) || changed &&
+				(resp.ContentLength != -1 || resp.Header.Get("Content-Length") != "" || len(By(resp.Header)) > 0) {
+				t.Errorf("the answer says uncompressed %v, length %d, %v", resp.Uncompressed, resp.ContentLength,
+					resp.Header)
 			}
 			if got := req.Header.Get("Accept-Encoding"); got != c.header.Get("Accept-Encoding") {
 				t.Errorf("the caller's request was changed: %q", got)
@@ -90,7 +101,8 @@ func TestRoundTrip(t *testing.T) {
 // TestNotPacked: a body that is not what its header says is an error each time it is read.
 func TestNotPacked(t *testing.T) {
 	server := roundTripper(func(*http.Request) (*http.Response, error) {
-		return &http.Response{Header: http.Header{"Content-Encoding": {"gzip"}}, Body: io.NopCloser(strings.NewReader("plain text, and more of it"))}, nil
+		return &http.Response{Header: http.Header{"Content-Encoding": {"gzip"}},
+			Body: io.NopCloser(strings.NewReader("plain text, and more of it"))}, nil
 	})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/pods", nil)
 	if err != nil {
@@ -102,7 +114,8 @@ func TestNotPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if n, err := resp.Body.Read(make([]byte, 10)); n > 0 || err == nil || err == io.EOF { //nolint:errorlint // io.Reader's own
+		//nolint:errorlint // io.Reader's own
+		if n, err := resp.Body.Read(make([]byte, 10)); n > 0 || err == nil || err == io.EOF {
 			t.Errorf("%d bytes, %v", n, err)
 		}
 	}

@@ -15,7 +15,8 @@ type writer func(error)
 
 // Write implements io.Writer. A Logger calls it once for each message.
 func (w writer) Write(b []byte) (int, error) {
-	if w != nil && (bytes.HasPrefix(b, []byte("http: panic serving ")) || bytes.HasPrefix(b, []byte("http2: panic serving "))) {
+	if w != nil && (bytes.HasPrefix(b, []byte("http: panic serving ")) ||
+		bytes.HasPrefix(b, []byte("http2: panic serving "))) {
 		w(errors.New(string(b)))
 	}
 	return len(b), nil

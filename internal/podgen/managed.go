@@ -83,7 +83,8 @@ func managedFields(p *corev1.Pod, w *workload, created time.Time) []metav1.Manag
 		return e
 	}
 	scheduler := fieldSet{}
-	scheduler.add("f:status", "f:conditions", `k:{"type":"PodScheduled"}`).leaves("lastTransitionTime", "status", "type")
+	scheduler.add("f:status", "f:conditions", `k:{"type":"PodScheduled"}`).leaves("lastTransitionTime", "status",
+		"type")
 	entries := []metav1.ManagedFieldsEntry{
 		entry("kube-controller-manager", "", controllerFields(p), 0),
 		entry("kube-scheduler", "status", scheduler, time.Second),
@@ -115,7 +116,8 @@ func controllerFields(p *corev1.Pod) fieldSet {
 	}
 	meta.parent("ownerReferences").add(`k:{"uid":"` + string(p.OwnerReferences[0].UID) + `"}`)
 	spec := f.add("f:spec")
-	spec.leaves("dnsPolicy", "enableServiceLinks", "restartPolicy", "schedulerName", "serviceAccount", "serviceAccountName",
+	spec.leaves("dnsPolicy", "enableServiceLinks", "restartPolicy", "schedulerName", "serviceAccount",
+		"serviceAccountName",
 		"terminationGracePeriodSeconds")
 	spec.parent("securityContext", "fsGroup", "runAsNonRoot", "runAsUser")
 	if len(p.Spec.Tolerations) > 2 {
@@ -143,17 +145,20 @@ func controllerFields(p *corev1.Pod) fieldSet {
 		probes = append(probes, "livenessProbe")
 	}
 	for _, probe := range probes {
-		cf.parent(probe, "failureThreshold", "initialDelaySeconds", "periodSeconds", "successThreshold", "timeoutSeconds").
+		cf.parent(probe, "failureThreshold", "initialDelaySeconds", "periodSeconds", "successThreshold",
+			"timeoutSeconds").
 			parent("httpGet", "path", "port", "scheme")
 	}
-	port := cf.parent("ports").add(`k:{"containerPort":` + strconv.Itoa(int(c.Ports[0].ContainerPort)) + `,"protocol":"TCP"}`)
+	port := cf.parent("ports").add(`k:{"containerPort":` + strconv.Itoa(int(c.Ports[0].ContainerPort)) +
+		`,"protocol":"TCP"}`)
 	port.add(".")
 	port.leaves("containerPort", "name", "protocol")
 	res := cf.parent("resources")
 	res.parent("limits", "memory")
 	res.parent("requests", "cpu", "memory")
 	if c.SecurityContext != nil {
-		cf.parent("securityContext", "allowPrivilegeEscalation", "readOnlyRootFilesystem").parent("capabilities", "drop")
+		cf.parent("securityContext", "allowPrivilegeEscalation", "readOnlyRootFilesystem").parent("capabilities",
+			"drop")
 	}
 	if len(p.Spec.Volumes) > 1 {
 		volumes, mounts := spec.parent("volumes"), cf.parent("volumeMounts")

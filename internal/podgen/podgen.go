@@ -95,8 +95,9 @@ func (g *Generator) Pod(i int) *corev1.Pod {
 			Priority:                      new(w.priority),
 			PreemptionPolicy:              new(corev1.PreemptLowerPriority),
 			EnableServiceLinks:            new(true),
-			SecurityContext:               &corev1.PodSecurityContext{RunAsUser: new(w.user), RunAsNonRoot: new(true), FSGroup: new(w.user)},
-			Tolerations:                   w.tolerations(),
+			SecurityContext: &corev1.PodSecurityContext{RunAsUser: new(w.user), RunAsNonRoot: new(true),
+				FSGroup: new(w.user)},
+			Tolerations: w.tolerations(),
 		},
 	}
 	token := "kube-api-access-" + r.suffix(5)
@@ -122,13 +123,15 @@ func tokenVolume(name string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		DefaultMode: new(int32(0o644)),
 		Sources: []corev1.VolumeProjection{
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: new(int64(3607)), Path: "token"}},
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: new(int64(3607)),
+				Path: "token"}},
 			{ConfigMap: &corev1.ConfigMapProjection{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
 				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
 			}},
 			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
-				Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+				Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1",
+					FieldPath: "metadata.namespace"},
 			}}}},
 		},
 	}}}
@@ -136,10 +139,12 @@ func tokenVolume(name string) corev1.Volume {
 
 func proxyContainer(token string) corev1.Container {
 	return corev1.Container{
-		Name:                     "mesh-proxy",
-		Image:                    "registry.example.net/mesh/proxy@sha256:" + source{rand.New(rand.NewPCG(7, 7))}.hex(64),
-		Args:                     []string{"proxy", "sidecar", "--log-level=warning"},
-		Ports:                    []corev1.ContainerPort{{Name: "http-envoy-prom", ContainerPort: 15090, Protocol: corev1.ProtocolTCP}},
+		Name: "mesh-proxy",
+		Image: "registry.example.net/mesh/proxy@sha256:" + source{rand.New(rand.NewPCG(7,
+			7))}.hex(64),
+		Args: []string{"proxy", "sidecar", "--log-level=warning"},
+		Ports: []corev1.ContainerPort{{Name: "http-envoy-prom", ContainerPort: 15090,
+			Protocol: corev1.ProtocolTCP}},
 		Resources:                resources("10m", "64Mi", "", "256Mi"),
 		VolumeMounts:             []corev1.VolumeMount{tokenMount(token)},
 		ImagePullPolicy:          corev1.PullIfNotPresent,

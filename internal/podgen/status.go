@@ -56,9 +56,11 @@ func restart(r source, c *corev1.ContainerStatus, at time.Time) {
 	if c.State.Running != nil {
 		started = c.State.Running.StartedAt
 	}
-	end := [][2]any{{int32(137), "OOMKilled"}, {int32(1), "Error"}, {int32(2), "Error"}, {int32(0), "Completed"}}[r.IntN(4)]
+	end := [][2]any{{int32(137), "OOMKilled"}, {int32(1), "Error"}, {int32(2), "Error"},
+		{int32(0), "Completed"}}[r.IntN(4)]
 	c.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: end[0].(int32), Reason: end[1].(string), StartedAt: started, FinishedAt: metav1.NewTime(at), ContainerID: c.ContainerID,
+		ExitCode: end[0].(int32), Reason: end[1].(string), StartedAt: started, FinishedAt: metav1.NewTime(at),
+		ContainerID: c.ContainerID,
 	}}
 	c.RestartCount++
 	c.ContainerID = "containerd://" + r.hex(64)
@@ -71,7 +73,8 @@ func restart(r source, c *corev1.ContainerStatus, at time.Time) {
 // and seed give the same change, which always is one.
 func (g *Generator) Mutate(pod *corev1.Pod, n int) {
 	r := g.source(3, uint64(n))
-	now := metav1.NewTime(pod.CreationTimestamp.Add(time.Duration(n+1)*time.Minute + time.Duration(r.IntN(60))*time.Second))
+	now := metav1.NewTime(pod.CreationTimestamp.Add(time.Duration(n+1)*time.Minute +
+		time.Duration(r.IntN(60))*time.Second))
 	manager := "kubelet"
 	switch n % 4 {
 	case 0, 2:

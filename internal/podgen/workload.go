@@ -19,22 +19,30 @@ const (
 var (
 	namespaces = []string{
 		"accounts", "analytics", "billing", "catalog", "checkout", "crm", "default", "fraud", "ingest", "inventory",
-		"kube-system", "logistics", "media", "messaging", "monitoring", "orders", "platform", "pricing", "search", "staging",
+		"kube-system", "logistics", "media", "messaging", "monitoring", "orders", "platform", "pricing", "search",
+		"staging",
 	}
 	nouns = []string{
-		"api", "audit", "batch", "broker", "cache", "cart", "cron", "dispatcher", "events", "exporter", "feed", "gateway",
-		"graph", "indexer", "invoice", "ledger", "loader", "mailer", "metrics", "notifier", "planner", "profile", "quota",
-		"ranking", "reporter", "router", "scheduler", "session", "shipper", "stream", "sync", "thumbnail", "token", "vault", "worker",
+		"api", "audit", "batch", "broker", "cache", "cart", "cron", "dispatcher", "events", "exporter", "feed",
+		"gateway",
+		"graph", "indexer", "invoice", "ledger", "loader", "mailer", "metrics", "notifier", "planner", "profile",
+		"quota",
+		"ranking", "reporter", "router", "scheduler", "session", "shipper", "stream", "sync", "thumbnail", "token",
+		"vault", "worker",
 	}
 	teams = []string{"atlas", "borealis", "cobalt", "delta-ops", "ember", "fjord", "gravity", "helix"}
-	hosts = []string{"postgres-primary", "redis-sessions", "kafka-bootstrap", "elasticsearch-data", "minio", "otel-collector", "auth", "flags"}
-	keys  = []string{
-		"DATABASE", "CACHE", "QUEUE", "TOPIC", "BUCKET", "UPSTREAM", "TRACING", "FEATURE", "RETRY", "POOL", "SESSION", "SMTP",
+	hosts = []string{"postgres-primary", "redis-sessions", "kafka-bootstrap", "elasticsearch-data", "minio",
+		"otel-collector", "auth", "flags"}
+	keys = []string{
+		"DATABASE", "CACHE", "QUEUE", "TOPIC", "BUCKET", "UPSTREAM", "TRACING", "FEATURE", "RETRY", "POOL", "SESSION",
+		"SMTP",
 		"LEDGER", "SEARCH", "EXPORT", "REGION",
 	}
 	words = []string{
-		"amber", "basalt", "cinder", "dune", "estuary", "fathom", "granite", "harbor", "isthmus", "juniper", "kelp", "lagoon",
-		"meadow", "nimbus", "orchid", "pebble", "quarry", "ridge", "sable", "tundra", "umber", "vista", "willow", "zephyr",
+		"amber", "basalt", "cinder", "dune", "estuary", "fathom", "granite", "harbor", "isthmus", "juniper", "kelp",
+		"lagoon",
+		"meadow", "nimbus", "orchid", "pebble", "quarry", "ridge", "sable", "tundra", "umber", "vista", "willow",
+		"zephyr",
 	}
 )
 
@@ -91,9 +99,11 @@ func (w *workload) variable(r source, i int) corev1.EnvVar {
 	name := keys[i%len(keys)]
 	switch r.IntN(7) {
 	case 0:
-		return corev1.EnvVar{Name: name + "_PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: w.name + "-credentials"}, Key: r.pick(words) + "-password",
-		}}}
+		return corev1.EnvVar{Name: name + "_PASSWORD",
+			ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: w.name + "-credentials"},
+				Key:                  r.pick(words) + "-password",
+			}}}
 	case 1:
 		return corev1.EnvVar{Name: name + "_URL", Value: fmt.Sprintf("http://%s.%s.svc:%d/v%d/%s",
 			r.pick(hosts), r.pick(namespaces), 1024+r.IntN(9000), r.IntN(3)+1, r.pick(words))}
@@ -104,7 +114,8 @@ func (w *workload) variable(r source, i int) corev1.EnvVar {
 	case 4:
 		return corev1.EnvVar{Name: name + "_MODE", Value: r.pick(words) + "," + r.pick(words)}
 	case 5:
-		return corev1.EnvVar{Name: name + "_HOST", Value: r.pick(hosts) + "." + r.pick(namespaces) + ".svc.cluster.local"}
+		return corev1.EnvVar{Name: name + "_HOST",
+			Value: r.pick(hosts) + "." + r.pick(namespaces) + ".svc.cluster.local"}
 	default:
 		return corev1.EnvVar{Name: name + "_PREFIX", Value: r.pick(words) + "/" + r.pick(nouns) + "/" + r.suffix(6)}
 	}
@@ -144,11 +155,14 @@ func (w *workload) podAnnotations(r source, created time.Time) map[string]string
 
 func (w *workload) tolerations() []corev1.Toleration {
 	t := []corev1.Toleration{
-		{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))},
-		{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))},
+		{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+			TolerationSeconds: new(int64(300))},
+		{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+			TolerationSeconds: new(int64(300))},
 	}
 	if w.extraTolerated {
-		t = append(t, corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: w.team, Effect: corev1.TaintEffectNoSchedule})
+		t = append(t, corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: w.team,
+			Effect: corev1.TaintEffectNoSchedule})
 	}
 	return t
 }
@@ -156,9 +170,10 @@ func (w *workload) tolerations() []corev1.Toleration {
 func (w *workload) volumes() []corev1.Volume {
 	var v []corev1.Volume
 	if w.config {
-		v = append(v, corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: w.name + "-config"}, DefaultMode: new(int32(0o644)),
-		}}})
+		v = append(v, corev1.Volume{Name: "config",
+			VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: w.name + "-config"}, DefaultMode: new(int32(0o644)),
+			}}})
 	}
 	if w.secret {
 		v = append(v, corev1.Volume{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
@@ -171,10 +186,12 @@ func (w *workload) volumes() []corev1.Volume {
 // container is the workload's own container, with no variables yet.
 func (w *workload) container(token string) corev1.Container {
 	c := corev1.Container{
-		Name:                     w.name,
-		Image:                    w.image,
-		Ports:                    []corev1.ContainerPort{{Name: "http", ContainerPort: int32(w.port), Protocol: corev1.ProtocolTCP}},
-		Resources:                resources(fmt.Sprintf("%dm", 50+w.port%9*50), fmt.Sprintf("%dMi", 64<<(w.port%5)), "", fmt.Sprintf("%dMi", 128<<(w.port%5))),
+		Name:  w.name,
+		Image: w.image,
+		Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: int32(w.port),
+			Protocol: corev1.ProtocolTCP}},
+		Resources: resources(fmt.Sprintf("%dm", 50+w.port%9*50), fmt.Sprintf("%dMi", 64<<(w.port%5)),
+			"", fmt.Sprintf("%dMi", 128<<(w.port%5))),
 		ReadinessProbe:           httpProbe("/readyz", w.port, 3),
 		ImagePullPolicy:          corev1.PullIfNotPresent,
 		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
@@ -203,7 +220,8 @@ func (w *workload) container(token string) corev1.Container {
 // has, so that all pods are of similar size.
 func (w *workload) fill(r source, c *corev1.Container) {
 	budget := envBudget + r.IntN(500)
-	for cost, has := range map[int]bool{sidecarCost: w.sidecar, configCost: w.config, secretCost: w.secret, 150: w.extraTolerated} {
+	for cost, has := range map[int]bool{sidecarCost: w.sidecar, configCost: w.config, secretCost: w.secret,
+		150: w.extraTolerated} {
 		if has {
 			budget -= cost
 		}

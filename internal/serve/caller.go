@@ -97,10 +97,12 @@ func certified(cert *x509.Certificate) (*caller, *apierrors.StatusError) {
 	}
 	for _, name := range append([]string{cert.Subject.CommonName}, cert.Subject.Organization...) {
 		if !fitsHeader(name) {
-			return nil, unauthorized(fmt.Sprintf("the client certificate has a name that no request can pass on as it is: %q", name))
+			return nil, unauthorized(fmt.Sprintf("the client certificate has a name that no request can pass on "+
+				"as it is: %q", name))
 		}
 	}
-	return &caller{user: authenticationv1.UserInfo{Username: cert.Subject.CommonName, Groups: cert.Subject.Organization}}, nil
+	return &caller{user: authenticationv1.UserInfo{Username: cert.Subject.CommonName,
+		Groups: cert.Subject.Organization}}, nil
 }
 
 // fitsHeader says whether a header passes a text on as it is. HTTP/1.1 drops spaces at both

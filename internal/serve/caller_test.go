@@ -56,7 +56,8 @@ func TestThisUser(t *testing.T) {
 			t.Errorf("token %.5q...: %d %s", token, a.code, a.body)
 		}
 	}
-	if a := get(t, &http.Client{}, "http://"+at.String()+maps, "Authorization", "Bearer "+cfg.BearerToken); a.code == 200 {
+	if a := get(t, &http.Client{}, "http://"+at.String()+maps, "Authorization",
+		"Bearer "+cfg.BearerToken); a.code == 200 {
 		t.Errorf("without TLS: %s", a.body)
 	}
 }
@@ -68,7 +69,8 @@ func TestSomebodyElse(t *testing.T) {
 	c.may = func(s authorizationv1.SubjectAccessReviewSpec) bool {
 		a := s.ResourceAttributes
 		return s.User == "ann" && a.Namespace == "a" && a.Resource == "configmaps" ||
-			s.User == "bob" && slices.Equal(s.Groups, []string{"ops", "system:authenticated"}) && a.Verb == "list" && a.Name == "y"
+			s.User == "bob" && slices.Equal(s.Groups, []string{"ops", "system:authenticated"}) && a.Verb == "list" &&
+				a.Name == "y"
 	}
 	ours, foreign := newAuthority(t), newAuthority(t)
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour})})
@@ -88,18 +90,24 @@ func TestSomebodyElse(t *testing.T) {
 		{"another token", anybody, maps, []string{"Authorization", "Bearer guess"}, 401, "does not accept the token"},
 		{"basic", anybody, maps, []string{"Authorization", "Basic token-of-ann"}, 401, "neither"},
 		{"a token", anybody, maps, ann, 200, `"x"`},
-		{"a token, another namespace", anybody, "/api/v1/namespaces/b/configmaps", ann, 403, `cannot list resource \"configmaps\" in API group \"\" in the namespace \"b\"`},
+		{"a token, another namespace", anybody, "/api/v1/namespaces/b/configmaps", ann, 403,
+			`cannot list resource \"configmaps\" in API group \"\" in the namespace \"b\"`},
 		{"a token, all namespaces", anybody, "/api/v1/configmaps", ann, 403, "at the cluster scope"},
 		{"a token, one of another namespace", anybody, "/api/v1/namespaces/b/configmaps/y", ann, 403, "cannot get"},
-		{"a token, a watch of another namespace", anybody, "/api/v1/namespaces/b/configmaps?watch=1", ann, 403, "cannot watch"},
-		{"a token, a watch by a parameter without a value", anybody, "/api/v1/namespaces/b/configmaps?watch", ann, 403, "cannot watch"},
+		{"a token, a watch of another namespace", anybody, "/api/v1/namespaces/b/configmaps?watch=1", ann, 403,
+			"cannot watch"},
+		{"a token, a watch by a parameter without a value", anybody, "/api/v1/namespaces/b/configmaps?watch", ann,
+			403, "cannot watch"},
 		{"a token, no watch", anybody, "/api/v1/namespaces/b/configmaps?watch=False", ann, 403, "cannot list"},
-		{"a token, no namespace in the path", anybody, "/api/v1/namespaces//configmaps", ann, 403, "at the cluster scope"},
+		{"a token, no namespace in the path", anybody, "/api/v1/namespaces//configmaps", ann, 403,
+			"at the cluster scope"},
 		{"a certificate, one name", bob, "/api/v1/configmaps?fieldSelector=metadata.name%3Dy", nil, 200, `"y"`},
 		{"a certificate, all names", bob, "/api/v1/configmaps", nil, 403, `User \"bob\" cannot list`},
 		{"a certificate and a token", bob, maps, ann, 403, `User \"bob\" cannot list`},
-		{"a certificate without a name", r.client(ours, pkix.Name{Organization: []string{"ops"}}), maps, nil, 401, "no common name"},
-		{"a foreign certificate", r.client(foreign, pkix.Name{CommonName: "bob", Organization: []string{"ops"}}), "/api/v1/configmaps?fieldSelector=metadata.name%3Dy", nil, 0, ""},
+		{"a certificate without a name", r.client(ours, pkix.Name{Organization: []string{"ops"}}), maps, nil, 401,
+			"no common name"},
+		{"a foreign certificate", r.client(foreign, pkix.Name{CommonName: "bob", Organization: []string{"ops"}}),
+			"/api/v1/configmaps?fieldSelector=metadata.name%3Dy", nil, 0, ""},
 	} {
 		a := get(t, tc.client, r.addr+tc.path, tc.header...)
 		if !a.has(tc.code, tc.text) {
@@ -117,11 +125,13 @@ func TestSomebodyElse(t *testing.T) {
 // TestNeedsTheServer: without a link no other user gets in.
 func TestNeedsTheServer(t *testing.T) {
 	s := start(t, Options{File: fileOf(t, apifile.Options{})})
-	if _, err := s.TLS("127.0.0.1:0", TLSOptions{Tokens: true}); err == nil || !strings.Contains(err.Error(), "no link") {
+	if _, err := s.TLS("127.0.0.1:0", TLSOptions{Tokens: true}); err == nil ||
+		!strings.Contains(err.Error(), "no link") {
 		t.Error(err)
 	}
 	l := start(t, Options{File: fileOf(t, apifile.Options{}), Link: newCluster(t).link(t, LinkOptions{})})
-	if _, err := l.TLS("127.0.0.1:0", TLSOptions{}); err == nil || !strings.Contains(err.Error(), "nobody could get in") {
+	if _, err := l.TLS("127.0.0.1:0", TLSOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "nobody could get in") {
 		t.Error(err)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
@@ -144,7 +154,8 @@ func TestOffline(t *testing.T) {
 		return allowed && s.ResourceAttributes.Namespace == "a"
 	}
 	ours := newAuthority(t)
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour, Clock: clock})})
+	s := start(t, Options{File: fileOf(t, apifile.Options{}),
+		Link: c.link(t, LinkOptions{Offline: time.Hour, Clock: clock})})
 	r := s.remote(ours)
 	anybody := r.client(nil, pkix.Name{})
 	ann := []string{"Authorization", "Bearer token-of-ann"}
@@ -165,7 +176,9 @@ func TestOffline(t *testing.T) {
 	clock.Step(59 * time.Minute)
 	ask("offline for 59 minutes", maps, 200, `"x"`)
 	ask("another read", maps+"/x", 403, "while the server cannot be asked")
-	if a := get(t, anybody, r.addr+maps, "Authorization", "Bearer guess"); !a.has(401, "cannot be asked about the token") || strings.Contains(a.body, "https") || strings.Contains(a.body, "127.0.0.1") {
+	if a := get(t, anybody, r.addr+maps, "Authorization", "Bearer guess"); !a.has(401,
+		"cannot be asked about the token") || strings.Contains(a.body, "https") ||
+		strings.Contains(a.body, "127.0.0.1") {
 		t.Errorf("another token: %d %s", a.code, a.body) // a stranger does not learn where the server is
 	}
 	clock.Step(2 * time.Minute)
@@ -221,7 +234,8 @@ func TestManySelectors(t *testing.T) {
 	}
 	ann := r.client(nil, pkix.Name{})
 	for i := range reviewed + 1 {
-		if a := get(t, ann, r.addr+fmt.Sprint(maps, "?labelSelector=n%3D", i), "Authorization", "Bearer token-of-ann"); a.code != 200 {
+		if a := get(t, ann, r.addr+fmt.Sprint(maps, "?labelSelector=n%3D", i), "Authorization",
+			"Bearer token-of-ann"); a.code != 200 {
 			t.Fatalf("%d %s", a.code, a.body)
 		}
 	}
@@ -229,7 +243,8 @@ func TestManySelectors(t *testing.T) {
 	if a := get(t, bob, r.addr+maps); a.code != 200 {
 		t.Errorf("offline: %d %s", a.code, a.body)
 	}
-	if a := get(t, ann, r.addr+fmt.Sprint(maps, "?labelSelector=n%3D", reviewed), "Authorization", "Bearer token-of-ann"); a.code != 200 {
+	if a := get(t, ann, r.addr+fmt.Sprint(maps, "?labelSelector=n%3D", reviewed), "Authorization",
+		"Bearer token-of-ann"); a.code != 200 {
 		t.Errorf("her last one offline: %d %s", a.code, a.body)
 	}
 }
@@ -238,7 +253,8 @@ func TestManySelectors(t *testing.T) {
 // asked, by its own rules.
 func TestSecrets(t *testing.T) {
 	const path = "/api/v1/namespaces/a/secrets/s"
-	if a := start(t, Options{File: fileOf(t, apifile.Options{})}).get(path); !a.has(403, "not served") || strings.Contains(a.body, "aHVudGVyMg") {
+	if a := start(t, Options{File: fileOf(t, apifile.Options{})}).get(path); !a.has(403, "not served") ||
+		strings.Contains(a.body, "aHVudGVyMg") {
 		t.Errorf("%d %s", a.code, a.body)
 	}
 	if a := start(t, Options{File: fileOf(t, apifile.Options{Secrets: true})}).get(path); !a.has(200, "aHVudGVyMg") {
@@ -336,7 +352,8 @@ func TestNextLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := rest.HTTPClientFor(&rest.Config{BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
+	client, err := rest.HTTPClientFor(&rest.Config{BearerToken: token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +395,8 @@ func TestNamesThatChangeOnTheWay(t *testing.T) {
 		t.Errorf("%d requests were passed on, the last one as %q", passed, c.last().as)
 	}
 	odd := pkix.Name{CommonName: "b ö:b", Organization: []string{"系", "o p,s"}}
-	if a := send(t, r.client(ours, odd), http.MethodPost, r.addr+maps, nil); a.code != 200 || c.last().as != "own as b ö:b 系,o p,s" {
+	if a := send(t, r.client(ours, odd), http.MethodPost, r.addr+maps, nil); a.code != 200 ||
+		c.last().as != "own as b ö:b 系,o p,s" {
 		t.Errorf("%d %s, as %q", a.code, a.body, c.last().as)
 	}
 }

@@ -68,7 +68,8 @@ func (c *certificates) stamps() (all []stamp) {
 func (c *certificates) reload() (*tls.Config, error) {
 	for _, path := range []string{c.o.Cert, c.o.Key, c.o.ClientCA} {
 		if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is no regular file and cannot be read again: put one in its place, or restart", path)
+			return nil, fmt.Errorf("%s is no regular file and cannot be read again: put one in its place, or restart",
+				path)
 		}
 	}
 	return c.load()
@@ -117,15 +118,17 @@ func (c *certificates) current() *tls.Config {
 
 // config is for a server. Each handshake uses the files of that time.
 func (c *certificates) config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		return c.current(), nil
-	}}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return c.current(), nil
+		}}
 }
 
 // verify verifies a client's certificate as a handshake would now: a connection may be
 // older than the CAs, and may outlive the certificate.
 func (c *certificates) verify(chain []*x509.Certificate) error {
-	o := x509.VerifyOptions{Roots: c.current().ClientCAs, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	o := x509.VerifyOptions{Roots: c.current().ClientCAs, Intermediates: x509.NewCertPool(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	for _, cert := range chain[1:] {
 		o.Intermediates.AddCert(cert)
 	}

@@ -17,7 +17,8 @@ func TestPipeAsCertificate(t *testing.T) {
 	dir := t.TempDir()
 	crt, key := newAuthority(t).issue(t, 2, pkix.Name{CommonName: "server"})
 	var failed error
-	o := TLSOptions{Cert: write(t, filepath.Join(dir, "crt"), crt), Key: write(t, filepath.Join(dir, "key"), key), Tokens: true, Failed: func(err error) { failed = err }}
+	o := TLSOptions{Cert: write(t, filepath.Join(dir, "crt"), crt), Key: write(t, filepath.Join(dir, "key"), key),
+		Tokens: true, Failed: func(err error) { failed = err }}
 	c, err := newCertificates(o)
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,8 @@ import (
 func isDiscovery(path string, p kubeapi.Path) bool {
 	path = strings.TrimSuffix(path, "/")
 	group, ok := strings.CutPrefix(path, "/apis/")
-	return path == "/api" || path == "/apis" || ok && group != "" && !strings.Contains(group, "/") || p.GroupVersion.Version != ""
+	return path == "/api" || path == "/apis" || ok && group != "" && !strings.Contains(group, "/") ||
+		p.GroupVersion.Version != ""
 }
 
 // answer is an answer that is not sent yet.
@@ -168,7 +169,8 @@ func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			both = theirs.body.Bytes() // an unknown form
 		}
-		out := &answer{header: http.Header{"Content-Type": theirs.header["Content-Type"], "Cache-Control": {"no-cache, private"}}, code: http.StatusOK}
+		out := &answer{header: http.Header{"Content-Type": theirs.header["Content-Type"],
+			"Cache-Control": {"no-cache, private"}}, code: http.StatusOK}
 		out.body.Write(both)
 		out.sendDocument(w, r)
 	}
@@ -202,7 +204,9 @@ func union(theirs, ours *answer) ([]byte, error) {
 		return merged(theirs, ours, mergeGroup)
 	case "APIResourceList":
 		return merged(theirs, ours, func(a, b *metav1.APIResourceList) {
-			a.APIResources = add(a.APIResources, b.APIResources, func(r metav1.APIResource) string { return r.Name }, nil)
+			a.APIResources = add(a.APIResources, b.APIResources, func(r metav1.APIResource) string {
+				return r.Name
+			}, nil)
 		})
 	}
 	return theirs.body.Bytes(), nil
@@ -240,9 +244,15 @@ func mergeGroup(a, b *metav1.APIGroup) {
 }
 
 func mergeAggregated(a, b *apidiscoveryv2.APIGroupDiscoveryList) {
-	a.Items = add(a.Items, b.Items, func(g apidiscoveryv2.APIGroupDiscovery) string { return g.Name }, func(a, b *apidiscoveryv2.APIGroupDiscovery) {
-		a.Versions = add(a.Versions, b.Versions, func(v apidiscoveryv2.APIVersionDiscovery) string { return v.Version }, func(a, b *apidiscoveryv2.APIVersionDiscovery) {
-			a.Resources = add(a.Resources, b.Resources, func(r apidiscoveryv2.APIResourceDiscovery) string { return r.Resource }, nil)
+	a.Items = add(a.Items, b.Items, func(g apidiscoveryv2.APIGroupDiscovery) string {
+		return g.Name
+	}, func(a, b *apidiscoveryv2.APIGroupDiscovery) {
+		a.Versions = add(a.Versions, b.Versions, func(v apidiscoveryv2.APIVersionDiscovery) string {
+			return v.Version
+		}, func(a, b *apidiscoveryv2.APIVersionDiscovery) {
+			a.Resources = add(a.Resources, b.Resources, func(r apidiscoveryv2.APIResourceDiscovery) string {
+				return r.Resource
+			}, nil)
 		})
 	})
 }

@@ -49,7 +49,8 @@ func TestSlowDocument(t *testing.T) {
 	}
 	get := func(path string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		s.route(w, withCaller(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil), &caller{same: true, waiting: newPlaces(100)}))
+		s.route(w, withCaller(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil),
+			&caller{same: true, waiting: newPlaces(100)}))
 		return w
 	}
 	if w := get("/api/v1/nodes"); w.Code != 200 { // the link has a connection
@@ -85,9 +86,11 @@ func TestHangingGroup(t *testing.T) {
 	defer server.Close()
 	s := New(Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{Clock: clock})})
 	s.inTime = within(time.Second / 2)
-	for _, path := range []string{"/api/v1/nodes", "/apis/metrics.k8s.io/v1beta1", "/api/v1/nodes", "/apis/metrics.k8s.io", "/api/v1/nodes"} {
+	for _, path := range []string{"/api/v1/nodes", "/apis/metrics.k8s.io/v1beta1", "/api/v1/nodes",
+		"/apis/metrics.k8s.io", "/api/v1/nodes"} {
 		w := httptest.NewRecorder()
-		s.route(w, withCaller(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil), &caller{same: true, waiting: newPlaces(100)}))
+		s.route(w, withCaller(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil),
+			&caller{same: true, waiting: newPlaces(100)}))
 		if path == "/api/v1/nodes" && w.Code != 200 {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}

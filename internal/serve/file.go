@@ -253,7 +253,8 @@ func (f *Shared) ServeFile(w http.ResponseWriter, r *http.Request, otherwise htt
 		}
 		f.forget(way)
 	}
-	st := apierrors.NewServiceUnavailable(strings.TrimPrefix(err.Error(), "boltstore: ")) // a client does not know the package
+	// a client does not know the package
+	st := apierrors.NewServiceUnavailable(strings.TrimPrefix(err.Error(), "boltstore: "))
 	st.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 	kubeapi.WriteStatus(w, st)
 }
@@ -269,7 +270,9 @@ func (f *Shared) passToOwner(owner *live.Client, w http.ResponseWriter, r *http.
 			}
 			p.Out.Body, p.Out.ContentLength = nil, 0
 		},
-		Transport:     roundTripper(func(r *http.Request) (*http.Response, error) { return owner.API(r, f.o, otherwise) }),
+		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			return owner.API(r, f.o, otherwise)
+		}),
 		FlushInterval: -1,
 		BufferPool:    buffers(isLong(r)),
 		ErrorHandler:  func(_ http.ResponseWriter, _ *http.Request, cause error) { err = cause },

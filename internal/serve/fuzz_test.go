@@ -30,10 +30,14 @@ func FuzzRights(f *testing.F) {
 		}
 	})
 	for _, path := range []string{
-		"/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/b/configmaps/y", "/api/v1/configmaps?fieldSelector=metadata.namespace%3Da",
-		"/api/v1/namespaces//configmaps", "/api//v1/configmaps", "/api/v1/namespaces/a/configmaps/../../b/configmaps", "/api/v1/namespaces/a/secrets/s/status",
-		"/api/v1/namespaces/a%2Fconfigmaps%2Fx", "/api/v1/namespaces/a/configmaps?watch=1&resourceVersion=0", "/api/v1/namespaces/a/configmaps/x/status",
-		"/api/v1/watch/configmaps", "/api/v1/namespaces/status/configmaps", "/api/v1/namespaces/a/configmaps?continue=b%2Fy&limit=1", "/apis//v1/configmaps",
+		"/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/b/configmaps/y",
+		"/api/v1/configmaps?fieldSelector=metadata.namespace%3Da",
+		"/api/v1/namespaces//configmaps", "/api//v1/configmaps", "/api/v1/namespaces/a/configmaps/../../b/configmaps",
+		"/api/v1/namespaces/a/secrets/s/status",
+		"/api/v1/namespaces/a%2Fconfigmaps%2Fx", "/api/v1/namespaces/a/configmaps?watch=1&resourceVersion=0",
+		"/api/v1/namespaces/a/configmaps/x/status",
+		"/api/v1/watch/configmaps", "/api/v1/namespaces/status/configmaps",
+		"/api/v1/namespaces/a/configmaps?continue=b%2Fy&limit=1", "/apis//v1/configmaps",
 	} {
 		for _, header := range []string{"", "Impersonate-User: root", "Accept: text/html", "Connection: Upgrade"} {
 			f.Add("GET", path, header)
@@ -58,7 +62,8 @@ func FuzzRights(f *testing.F) {
 					panic(p)
 				}
 			}()
-			s.route(w, withCaller(r, &caller{user: authenticationv1.UserInfo{Username: "ann"}, token: "token-of-ann", waiting: newPlaces(100)}))
+			s.route(w, withCaller(r, &caller{user: authenticationv1.UserInfo{Username: "ann"}, token: "token-of-ann",
+				waiting: newPlaces(100)}))
 		}()
 		for _, secret := range []string{"by", "as"} { // the UIDs of b/y and of Secret a/s
 			for _, form := range []string{`"uid":"` + secret + `"`, "uid: " + secret + "\n"} {

@@ -67,7 +67,8 @@ func newClusterOf(t testing.TB, http2 bool) *cluster {
 
 func (c *cluster) config() *rest.Config {
 	return &rest.Config{Host: c.URL, BearerToken: ownToken, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw})}}
+		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+			Bytes: c.Certificate().Raw})}}
 }
 
 // link leads to the cluster. Unless the test moves a clock, no time passes on it: no request
@@ -168,7 +169,8 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				c.hangs(review.Spec.Token)
 			}
 			if user, ok := c.tokens[review.Spec.Token]; ok {
-				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: user, Groups: []string{"staff"}}}
+				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true,
+					User: authenticationv1.UserInfo{Username: user, Groups: []string{"staff"}}}
 			}
 		})
 		return
@@ -180,7 +182,8 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	as := "nobody"
 	switch {
 	case bearer(r) == ownToken && r.Header.Get("Impersonate-User") != "":
-		as = "own as " + r.Header.Get("Impersonate-User") + " " + strings.Join(r.Header.Values("Impersonate-Group"), ",")
+		as = "own as " + r.Header.Get("Impersonate-User") + " " + strings.Join(r.Header.Values("Impersonate-Group"),
+			",")
 	case bearer(r) == ownToken:
 		as = "own"
 	case known:
@@ -226,23 +229,32 @@ func (c *cluster) review(w http.ResponseWriter, r *http.Request, review runtime.
 // answer is the cluster's answer to requests that are passed on.
 func (c *cluster) answer(w http.ResponseWriter, r *http.Request) {
 	pods := metav1.APIResource{Name: "pods", Kind: "Pod", Namespaced: true, Verbs: []string{"get", "create"}}
-	maps := metav1.APIResource{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: []string{"get", "create"}}
+	maps := metav1.APIResource{Name: "configmaps", Kind: "ConfigMap", Namespaced: true,
+		Verbs: []string{"get", "create"}}
 	deployments := metav1.APIResource{Name: "deployments", Kind: "Deployment", Namespaced: true, Verbs: []string{"get"}}
 	apps := metav1.GroupVersionForDiscovery{GroupVersion: "apps/v1", Version: "v1"}
 	answers := map[string]any{
-		"/version":      map[string]string{"gitVersion": "v1.36.0"},
-		"/api":          metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
-		"/apis":         metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList"}, Groups: []metav1.APIGroup{{Name: "apps", Versions: []metav1.GroupVersionForDiscovery{apps}, PreferredVersion: apps}}},
-		"/api/v1":       metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: "v1", APIResources: []metav1.APIResource{pods, maps}},
-		"/apis/apps/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: "apps/v1", APIResources: []metav1.APIResource{deployments}},
+		"/version": map[string]string{"gitVersion": "v1.36.0"},
+		"/api":     metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
+		"/apis": metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList"},
+			Groups: []metav1.APIGroup{{Name: "apps", Versions: []metav1.GroupVersionForDiscovery{apps},
+				PreferredVersion: apps}}},
+		"/api/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"},
+			GroupVersion: "v1", APIResources: []metav1.APIResource{pods, maps}},
+		"/apis/apps/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"},
+			GroupVersion: "apps/v1", APIResources: []metav1.APIResource{deployments}},
 	}
 	media := "application/json"
 	if kubeapi.AcceptsAggregated(r) {
 		media = kubeapi.MediaDiscovery
 		of := func(group string, r metav1.APIResource) apidiscoveryv2.APIGroupDiscoveryList {
-			return apidiscoveryv2.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"}, Items: []apidiscoveryv2.APIGroupDiscovery{{
-				ObjectMeta: metav1.ObjectMeta{Name: group}, Versions: []apidiscoveryv2.APIVersionDiscovery{{Version: "v1", Resources: []apidiscoveryv2.APIResourceDiscovery{{
-					Resource: r.Name, ResponseKind: &metav1.GroupVersionKind{Group: group, Version: "v1", Kind: r.Kind}, Scope: apidiscoveryv2.ScopeNamespace, Verbs: r.Verbs}}}}}}}
+			return apidiscoveryv2.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList",
+				APIVersion: "apidiscovery.k8s.io/v2"}, Items: []apidiscoveryv2.APIGroupDiscovery{{
+				ObjectMeta: metav1.ObjectMeta{Name: group},
+				Versions: []apidiscoveryv2.APIVersionDiscovery{{Version: "v1",
+					Resources: []apidiscoveryv2.APIResourceDiscovery{{
+						Resource: r.Name, ResponseKind: &metav1.GroupVersionKind{Group: group, Version: "v1",
+							Kind: r.Kind}, Scope: apidiscoveryv2.ScopeNamespace, Verbs: r.Verbs}}}}}}}
 		}
 		answers["/api"], answers["/apis"] = of("", pods), of("apps", deployments)
 	}

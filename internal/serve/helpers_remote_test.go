@@ -29,7 +29,8 @@ func newAuthority(t testing.TB) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	form := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	form := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, form, form, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +54,8 @@ func (a *authority) issue(t testing.TB, serial int64, subject pkix.Name) (cert, 
 		t.Fatal(err)
 	}
 	form := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: subject, NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, form, a.cert, k.Public(), a.key)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +64,8 @@ func (a *authority) issue(t testing.TB, serial int64, subject pkix.Name) (cert, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: kder})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: kder})
 }
 
 func write(t testing.TB, path string, data []byte) string {
@@ -85,7 +88,8 @@ func (s *served) remote(clients *authority) *remote {
 	s.t.Helper()
 	r := &remote{served: s, ca: newAuthority(s.t)}
 	cert, key := r.ca.issue(s.t, 2, pkix.Name{CommonName: "server"})
-	r.tls = TLSOptions{Cert: write(s.t, filepath.Join(s.dir, "crt"), cert), Key: write(s.t, filepath.Join(s.dir, "key"), key), Tokens: true,
+	r.tls = TLSOptions{Cert: write(s.t, filepath.Join(s.dir, "crt"), cert),
+		Key: write(s.t, filepath.Join(s.dir, "key"), key), Tokens: true,
 		ClientCA: write(s.t, filepath.Join(s.dir, "ca"), clients.pem()), Failed: func(err error) { s.t.Error(err) }}
 	at, err := s.TLS("127.0.0.1:0", r.tls)
 	if err != nil {

@@ -28,7 +28,8 @@ import (
 )
 
 func object(namespace, name string, version int) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: fmt.Sprint(version), UID: types.UID(namespace + name)}
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: fmt.Sprint(version),
+		UID: types.UID(namespace + name)}
 }
 
 // feed returns a queue into the store. Nothing waits for its changes.
@@ -182,7 +183,9 @@ func upgrade(t testing.TB, conn net.Conn, path, protocol, authorization string) 
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: kubewake\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%sContent-Length: 0\r\n\r\n", path, protocol, authorization); err != nil {
+	if _, err := fmt.Fprintf(conn,
+		"POST %s HTTP/1.1\r\nHost: kubewake\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%sContent-Length: 0\r\n\r\n",
+		path, protocol, authorization); err != nil {
 		t.Fatal(err)
 	}
 	in := bufio.NewReader(conn)

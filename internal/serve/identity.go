@@ -171,8 +171,11 @@ func (l *Link) askCluster(ctx context.Context, over http.RoundTripper, want []st
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var conn net.Conn
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { conn = got.Conn }})
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.to.JoinPath("/api/v1/namespaces", metav1.NamespaceSystem).String(), nil)
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+		conn = got.Conn
+	}})
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		l.to.JoinPath("/api/v1/namespaces", metav1.NamespaceSystem).String(), nil)
 	if err != nil {
 		return "", err
 	}
@@ -192,7 +195,8 @@ func (l *Link) askCluster(ctx context.Context, over http.RoundTripper, want []st
 			return "", fmt.Errorf("it does not say which cluster it is: %w", err)
 		}
 		if got := string(namespace.UID); !slices.Contains(want, got) {
-			return "", fmt.Errorf("it is of another cluster than the file (kube-system has UID %s, the file's %s); give the kubeconfig of the file's", got, strings.Join(want, " and "))
+			return "", fmt.Errorf("it is of another cluster than the file (kube-system has UID %s, the file's %s); "+
+				"give the kubeconfig of the file's", got, strings.Join(want, " and "))
 		}
 	}
 	l.cluster.leads(conn, true)

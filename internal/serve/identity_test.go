@@ -69,14 +69,16 @@ func TestConnectionMadeAnew(t *testing.T) {
 				c := newClusterOf(t, http2)
 				c.becomes("one")
 				clock := fakeClock()
-				s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Clusters: knows, Clock: clock})})
+				s := start(t, Options{File: fileOf(t, apifile.Options{}),
+					Link: c.link(t, LinkOptions{Clusters: knows, Clock: clock})})
 				r := s.remote(ours)
 				write := func() said {
 					switch who {
 					case "a certificate":
 						return send(t, r.client(ours, pkix.Name{CommonName: "bob"}), "POST", r.addr+maps, nil)
 					case "a token":
-						return send(t, r.client(nil, pkix.Name{}), "POST", r.addr+maps, nil, "Authorization", "Bearer token-of-ann")
+						return send(t, r.client(nil, pkix.Name{}), "POST", r.addr+maps, nil, "Authorization",
+							"Bearer token-of-ann")
 					case "a stream":
 						conn, err := net.Dial("unix", filepath.Join(s.dir, "s"))
 						if err != nil {
@@ -95,7 +97,8 @@ func TestConnectionMadeAnew(t *testing.T) {
 					c.becomes("two")
 					c.CloseClientConnections()
 					for range 3 {
-						if a := write(); a.code != 503 && !strings.HasPrefix(a.body, "503") && !(who == "a token" && a.code == 401) {
+						if a := write(); a.code != 503 && !strings.HasPrefix(a.body, "503") &&
+							!(who == "a token" && a.code == 401) {
 							t.Errorf("%d %s", a.code, a.body)
 						}
 					}
@@ -120,7 +123,9 @@ func TestClusterKnownLater(t *testing.T) {
 	c.becomes("two")
 	var known atomic.Value
 	known.Store("")
-	link := c.link(t, LinkOptions{Clusters: func(ctx context.Context) []string { return is(known.Load().(string))(ctx) }})
+	link := c.link(t, LinkOptions{Clusters: func(ctx context.Context) []string {
+		return is(known.Load().(string))(ctx)
+	}})
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: link})
 	write := func(when string, code int) {
 		t.Helper()

@@ -17,9 +17,12 @@ import (
 func podsOfK9s(t *testing.T) File {
 	t.Helper()
 	db := filetest.Open(t, boltstore.Options{})
-	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("namespaces"), &corev1.Namespace{}), "10", &corev1.Namespace{ObjectMeta: object("", "a", 1)})
-	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("pods"), &corev1.Pod{}), "10", &corev1.Pod{ObjectMeta: object("a", "p", 2), Spec: corev1.PodSpec{NodeName: "n1"}})
-	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("secrets"), &corev1.Secret{}), "10", &corev1.Secret{ObjectMeta: object("a", "s", 3)})
+	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("namespaces"), &corev1.Namespace{}), "10",
+		&corev1.Namespace{ObjectMeta: object("", "a", 1)})
+	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("pods"), &corev1.Pod{}), "10",
+		&corev1.Pod{ObjectMeta: object("a", "p", 2), Spec: corev1.PodSpec{NodeName: "n1"}})
+	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("secrets"), &corev1.Secret{}), "10",
+		&corev1.Secret{ObjectMeta: object("a", "s", 3)})
 	return Own(db, apifile.Options{})
 }
 
@@ -46,7 +49,8 @@ func TestStartOfK9s(t *testing.T) {
 				c.setDown(mode == "offline")
 			}
 			s := start(t, o)
-			passed := map[string]int{"live": 200, "offline": 503, "no link": 404}[mode] // for objects that the file lacks
+			// for objects that the file lacks
+			passed := map[string]int{"live": 200, "offline": 503, "no link": 404}[mode]
 			for _, tc := range []struct {
 				what, path, accept string
 				code               int
@@ -60,23 +64,29 @@ func TestStartOfK9s(t *testing.T) {
 				{"namespace", "/api/v1/namespaces/a", "", 200, `"uid":"a"`},
 				{"pods", "/api/v1/pods?limit=500&resourceVersion=0", "", 200, `"uid":"ap"`},
 				{"a watch of pods", "/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion=0", "", 200, `"ADDED"`},
-				{"pods as a stream", "/api/v1/pods" + streamed, kubeapi.MediaJSON, 200, `"k8s.io/initial-events-end":"true"`},
+				{"pods as a stream", "/api/v1/pods" + streamed, kubeapi.MediaJSON, 200,
+					`"k8s.io/initial-events-end":"true"`},
 				{"namespaces as a stream", "/api/v1/namespaces" + streamed, kubeapi.MediaJSON, 200, `"uid":"a"`},
 				{"namespaces to choose from", "/api/v1/namespaces", proto, 200, "k8s\x00"},
 				{"a pod to describe", "/api/v1/namespaces/a/pods/p", proto, 200, "k8s\x00"},
 				{"its events", "/api/v1/namespaces/a/events?fieldSelector=involvedObject.name%3Dp%2CinvolvedObject.uid%3Dap", proto, passed, ""},
-				{"a table of many", "/api/v1/namespaces/a/pods?includeObject=Metadata", tables, 200, `"columnDefinitions"`},
-				{"another table", "/apis/networking.k8s.io/v1/namespaces/a/ingresses?includeObject=Metadata", tables, passed, ""},
+				{"a table of many", "/api/v1/namespaces/a/pods?includeObject=Metadata", tables, 200,
+					`"columnDefinitions"`},
+				{"another table", "/apis/networking.k8s.io/v1/namespaces/a/ingresses?includeObject=Metadata", tables,
+					passed, ""},
 				{"a table", "/api/v1/namespaces/a/pods", table, 200, `"columnDefinitions"`},
-				{"a table's watch", "/api/v1/namespaces/a/pods?watch=1&timeoutSeconds=1&resourceVersion=0", table, 200, `"columnDefinitions"`},
+				{"a table's watch", "/api/v1/namespaces/a/pods?watch=1&timeoutSeconds=1&resourceVersion=0", table,
+					200, `"columnDefinitions"`},
 				{"pods of a node", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1", table, 200, `"uid":"ap"`},
 				{"pods of another", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn2", "", 200, `"items":[]`},
 				{"nodes", "/api/v1/nodes", "", passed, ""},
 				{"nodes as a stream", "/api/v1/nodes" + streamed, kubeapi.MediaJSON, passed, ""},
-				{"nodes of a namespace", "/api/v1/namespaces/a/nodes?limit=500&resourceVersion=0", kubeapi.MediaJSON, passed, ""},
+				{"nodes of a namespace", "/api/v1/namespaces/a/nodes?limit=500&resourceVersion=0", kubeapi.MediaJSON,
+					passed, ""},
 				{"definitions", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", table, passed, ""},
 				{"metrics", "/apis/metrics.k8s.io/v1beta1/nodes", "", passed, ""},
-				{"logs", "/api/v1/namespaces/a/pods/p/log?container=c&follow=true&tailLines=100&timestamps=true", "application/json, */*", passed, ""},
+				{"logs", "/api/v1/namespaces/a/pods/p/log?container=c&follow=true&tailLines=100&timestamps=true",
+					"application/json, */*", passed, ""},
 			} {
 				if strings.HasSuffix(tc.what, "logs") && mode == "live" {
 					continue // they last
@@ -96,17 +106,21 @@ func TestStartOfK9s(t *testing.T) {
 				verb, resource, namespace string
 				may                       bool
 			}{
-				{"list", "/namespaces", "", true}, {"list", "/pods", "", true}, {"watch", "/pods", "a", true}, {"get", "/pods", "a", true},
+				{"list", "/namespaces", "", true}, {"list", "/pods", "", true}, {"watch", "/pods", "a", true},
+				{"get", "/pods", "a", true},
 				{"get", "/namespaces", "a", true},
-				{"delete", "/pods", "a", false}, {"list", "/nodes", "", false}, {"list", "apps/deployments", "a", false}, {"list", "/secrets", "a", false},
+				{"delete", "/pods", "a", false}, {"list", "/nodes", "", false},
+				{"list", "apps/deployments", "a", false}, {"list", "/secrets", "a", false},
 			} {
 				body := mayIn(t, kubeapi.MediaProto, tc.verb, tc.resource, tc.namespace)
-				a := send(t, s.socket, "POST", local+selfReviewPath+"?timeout=2m0s", strings.NewReader(body), "Content-Type", kubeapi.MediaProto, "Accept", proto)
+				a := send(t, s.socket, "POST", local+selfReviewPath+"?timeout=2m0s", strings.NewReader(body),
+					"Content-Type", kubeapi.MediaProto, "Accept", proto)
 				if !a.has(201, fmt.Sprintf(`"allowed":%t`, tc.may)) {
 					t.Errorf("%s %s: %d %s", tc.verb, tc.resource, a.code, a.body)
 				}
 			}
-			if a := send(t, s.socket, "POST", local+selfReviewPath, strings.NewReader(strings.Repeat("x", largestReview+1))); a.code != 413 {
+			if a := send(t, s.socket, "POST", local+selfReviewPath,
+				strings.NewReader(strings.Repeat("x", largestReview+1))); a.code != 413 {
 				t.Errorf("a body that would take memory: %d %s", a.code, a.body)
 			}
 			if a := send(t, s.socket, "POST", local+selfReviewPath, strings.NewReader("{}")); a.code != 400 {

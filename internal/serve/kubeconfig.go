@@ -93,11 +93,13 @@ func earlier(path string) (*clientcmdapi.Config, error) {
 	c, err := clientcmd.Load(b)
 	if err == nil && len(c.Clusters) == 1 && len(c.Contexts) == 1 && len(c.AuthInfos) == 1 {
 		cluster, context, user := c.Clusters[name], c.Contexts[name], c.AuthInfos[name]
-		if cluster != nil && context != nil && user != nil && tokenForm.MatchString(user.Token) && loopback(cluster.Server) {
+		if cluster != nil && context != nil && user != nil && tokenForm.MatchString(user.Token) &&
+			loopback(cluster.Server) {
 			return c, nil
 		}
 	}
-	return nil, fmt.Errorf("%s is not a kubeconfig that kubewake has written, so it is not replaced; choose another path", path)
+	return nil, fmt.Errorf("%s is not a kubeconfig that kubewake has written, so it is not replaced; choose "+
+		"another path", path)
 }
 
 // loopback says whether a URL is that of an address of this machine.
@@ -115,7 +117,8 @@ var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 // it, the token is new and there is no address.
 func Kept(path string) (token, addr string) {
 	st, err := os.Lstat(path)
-	if err != nil || !st.Mode().IsRegular() || runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0 || !ownedBySelf(st) {
+	if err != nil || !st.Mode().IsRegular() || runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0 ||
+		!ownedBySelf(st) {
 		return NewToken(), ""
 	}
 	c, err := clientcmd.LoadFromFile(path)

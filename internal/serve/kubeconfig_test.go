@@ -20,12 +20,18 @@ func TestForeignKubeconfig(t *testing.T) {
 	at, ca, token := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1234}, []byte("ca"), NewToken()
 	dir := t.TempDir()
 	for of, change := range map[string]func(c *clientcmdapi.Config){
-		"another server": func(c *clientcmdapi.Config) { c.Clusters[name].Server = "https://kubewake.example.com:6443" },
+		"another server": func(c *clientcmdapi.Config) {
+			c.Clusters[name].Server = "https://kubewake.example.com:6443"
+		},
 		"a client certificate": func(c *clientcmdapi.Config) {
 			c.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientKeyData: []byte("the only copy")}
 		},
-		"another token": func(c *clientcmdapi.Config) { c.AuthInfos[name].Token = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.e30.c2ln" },
-		"another user":  func(c *clientcmdapi.Config) { c.AuthInfos = map[string]*clientcmdapi.AuthInfo{"admin": {Token: token}} },
+		"another token": func(c *clientcmdapi.Config) {
+			c.AuthInfos[name].Token = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.e30.c2ln"
+		},
+		"another user": func(c *clientcmdapi.Config) {
+			c.AuthInfos = map[string]*clientcmdapi.AuthInfo{"admin": {Token: token}}
+		},
 	} {
 		path := filepath.Join(dir, strings.ReplaceAll(of, " ", "-"))
 		if err := WriteKubeconfig(path, at, ca, token); err != nil {
@@ -66,7 +72,8 @@ func TestForeignKubeconfig(t *testing.T) {
 	if err := WriteKubeconfig(path, at, ca, token); err != nil {
 		t.Fatal(err)
 	}
-	if c, err = clientcmd.LoadFromFile(path); err != nil || c.Contexts[name].Namespace != "shop" || c.Clusters[name].Server != "https://127.0.0.1:1235" {
+	if c, err = clientcmd.LoadFromFile(path); err != nil || c.Contexts[name].Namespace != "shop" ||
+		c.Clusters[name].Server != "https://127.0.0.1:1235" {
 		t.Errorf("%v %+v", err, c)
 	}
 }
@@ -77,7 +84,8 @@ func TestKubeconfigOfAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
 	for i, token := range []string{NewToken(), NewToken()} {
-		if err := WriteKubeconfig(path, at, []byte("ca"), token); errors.Is(err, fs.ErrExist) != (i > 0) || err != nil && i == 0 {
+		if err := WriteKubeconfig(path, at, []byte("ca"), token); errors.Is(err, fs.ErrExist) != (i > 0) ||
+			err != nil && i == 0 {
 			t.Errorf("%d: %v", i, err)
 		}
 	}

@@ -131,7 +131,9 @@ func (l *limited) enter(w http.ResponseWriter, r *http.Request) (*caller, *apier
 
 // refuse answers a request that gets no further. Its client may be a stranger who takes no
 // answer: in HTTP/2 these would be in memory, as many as the client sends requests.
-func (l *limited) refuse(w http.ResponseWriter, r *http.Request, c *http.ResponseController, refusal *apierrors.StatusError) {
+func (l *limited) refuse(
+	w http.ResponseWriter, r *http.Request, c *http.ResponseController, refusal *apierrors.StatusError,
+) {
 	if r.ProtoMajor == 1 {
 		if r.ContentLength != 0 {
 			_ = c.SetReadDeadline(time.Now().Add(min(l.Send, refusalTake))) // net/http waits for an unread body
@@ -158,7 +160,8 @@ type onward struct{ link *Link }
 func (o *onward) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c := callerOf(r); !isLong(r) {
 		if !c.waiting.take(c.name(), 1) {
-			kubeapi.WriteStatus(w, apierrors.NewTooManyRequests("there are too many requests that wait for the server, please try again later", 1))
+			kubeapi.WriteStatus(w, apierrors.NewTooManyRequests("there are too many requests that wait for the "+
+				"server, please try again later", 1))
 			return
 		}
 		defer c.waiting.give(c.name(), 1)

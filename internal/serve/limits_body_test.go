@@ -56,8 +56,10 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	}{
 		{"a read", "GET", startSlow(t, Options{File: file, Limits: limits}, body), ""},
 		{"a write without a link", "POST", startSlow(t, Options{File: file, Limits: limits}, body), ""},
-		{"a write", "POST", startSlow(t, Options{File: file, Limits: limits, Link: newCluster(t).link(t, LinkOptions{})}, body), ""},
-		{"a stream", "POST", startSlow(t, Options{File: file, Limits: limits, Link: newCluster(t).link(t, LinkOptions{})}, body), "Upgrade: x\r\n"},
+		{"a write", "POST", startSlow(t,
+			Options{File: file, Limits: limits, Link: newCluster(t).link(t, LinkOptions{})}, body), ""},
+		{"a stream", "POST", startSlow(t,
+			Options{File: file, Limits: limits, Link: newCluster(t).link(t, LinkOptions{})}, body), "Upgrade: x\r\n"},
 		{"no place", "POST", busy, ""},
 	} {
 		for _, size := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
@@ -81,7 +83,8 @@ func TestBodyThenWait(t *testing.T) {
 	go func() { done <- send(t, s.socket, "GET", local+maps, strings.NewReader("a body")).code }()
 	<-b.begun
 	// A later body that found no place and does not come has timed out.
-	if _, err := io.ReadAll(s.raw("POST " + maps + " HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")); err != nil {
+	if _, err := io.ReadAll(s.raw("POST " + maps +
+		" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
 	close(b.end)

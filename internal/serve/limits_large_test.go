@@ -25,7 +25,8 @@ import (
 // of 1 MB come. Each may hold a piece of a change, not a change. A client that reads, even
 // one that takes its time, gets all of them as they are.
 func TestLargeChangesNotRead(t *testing.T) {
-	for _, start := range []string{"resourceVersion=10", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
+	for _, start := range []string{"resourceVersion=10",
+		"sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
 		t.Run(start[:5], func(t *testing.T) { largeChangesNotRead(t, start, watchOf) })
 	}
 	t.Run("leaves", func(t *testing.T) { largeChangesNotRead(t, "labelSelector=in&resourceVersion=10", watchOf) })
@@ -38,7 +39,8 @@ func TestLargeChangesNotRead(t *testing.T) {
 
 func largeChangesNotRead(t *testing.T, query string, watchOf func(*testing.T, *served, string) *bufio.Reader) {
 	const watchers, changes = 200, 40
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"), boltstore.Options{JournalBytes: 256 << 20, Durability: boltstore.DurabilityProcess})
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"),
+		boltstore.Options{JournalBytes: 256 << 20, Durability: boltstore.DurabilityProcess})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,8 @@ func largeChangesNotRead(t *testing.T, query string, watchOf func(*testing.T, *s
 	if initial {
 		var maps []kruntime.Object
 		for ; version < 10+changes; version++ {
-			maps = append(maps, &corev1.ConfigMap{ObjectMeta: object("a", fmt.Sprintf("x%02d", version), version), Data: map[string]string{"k": content(version)}})
+			maps = append(maps, &corev1.ConfigMap{ObjectMeta: object("a", fmt.Sprintf("x%02d", version), version),
+				Data: map[string]string{"k": content(version)}})
 		}
 		filetest.Relist(t, store, fmt.Sprint(version), maps...)
 	} else {

@@ -34,7 +34,8 @@ func badly(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("x", 1<<20)) // likewise
 		panic(http.ErrAbortHandler)
 	case 4:
-		if _, err := io.Copy(io.Discard, r.Body); err != nil || r.Method == http.MethodHead { // to HEAD the answer is complete
+		// to HEAD the answer is complete
+		if _, err := io.Copy(io.Discard, r.Body); err != nil || r.Method == http.MethodHead {
 			return
 		}
 		_, _ = io.WriteString(w, "a beginning") // the client may have left
@@ -48,7 +49,9 @@ func badly(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer conn.Close()
-		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade")) // the client may have left
+		// the client may have left
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
+			r.Header.Get("Upgrade"))
 		_, _ = buf.ReadByte()
 	default:
 		_, _ = io.Copy(w, r.Body) // the client may have left
@@ -75,10 +78,13 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(badly))
 	defer server.Close()
 	link := linkTo(t, server, LinkOptions{})
-	s := start(t, Options{File: fileOf(t, apifile.Options{Secrets: true}), Link: link, Schemas: SchemasOf(t.TempDir()+"/f.db", ""), Limits: Limits{Requests: 12, Watches: 12, Send: time.Second}})
+	s := start(t, Options{File: fileOf(t, apifile.Options{Secrets: true}), Link: link,
+		Schemas: SchemasOf(t.TempDir()+"/f.db", ""), Limits: Limits{Requests: 12, Watches: 12, Send: time.Second}})
 	s.inTime = within(50 * time.Millisecond)
-	paths := []string{maps, maps + "?watch=1", "/api/v1/pods", "/api/v1/pods?watch=1", "/apis", "/api", "/apis/apps/v1", "/version", "/openapi/v3", "/openapi/v3/api/v1",
-		selfReviewPath, "/api/v1/namespaces/a/pods/p/log?follow=1", "/api/v1/namespaces/a/pods/p/exec", "/api/v1/namespaces/a/services/s/proxy/x", "/api/v1/watch/pods", "/metrics"}
+	paths := []string{maps, maps + "?watch=1", "/api/v1/pods", "/api/v1/pods?watch=1", "/apis", "/api",
+		"/apis/apps/v1", "/version", "/openapi/v3", "/openapi/v3/api/v1",
+		selfReviewPath, "/api/v1/namespaces/a/pods/p/log?follow=1", "/api/v1/namespaces/a/pods/p/exec",
+		"/api/v1/namespaces/a/services/s/proxy/x", "/api/v1/watch/pods", "/metrics"}
 	var under sync.WaitGroup
 	for range 8 {
 		under.Go(func() {

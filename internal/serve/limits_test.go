@@ -131,7 +131,8 @@ func TestStalled(t *testing.T) {
 	q := feed(t, store)
 	large := strings.Repeat("x", 100<<10)
 	for i := range 100 {
-		if err := q.Update(&corev1.ConfigMap{ObjectMeta: object("a", "x", 11+i), Data: map[string]string{"k": large}}); err != nil {
+		if err := q.Update(&corev1.ConfigMap{ObjectMeta: object("a", "x", 11+i),
+			Data: map[string]string{"k": large}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -173,7 +174,8 @@ func watchOf(t *testing.T, s *served, query string) *bufio.Reader {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() }) // the server may have closed it
-	if _, err := io.WriteString(conn, "GET /api/v1/configmaps?watch=true&"+query+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn,
+		"GET /api/v1/configmaps?watch=true&"+query+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	in := bufio.NewReader(conn)

@@ -22,7 +22,8 @@ func untakenHTTP2(t *testing.T, r *remote) *http2.Framer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}})
+	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2"}})
 	t.Cleanup(func() { _ = conn.Close() }) // the server may have closed it
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
@@ -53,7 +54,8 @@ func untaken(t *testing.T, r *remote, n int, header ...string) map[string]int {
 				t.Fatal(err)
 			}
 		}
-		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: block.Bytes(),
+			EndStream: true, EndHeaders: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,7 +85,8 @@ func untaken(t *testing.T, r *remote, n int, header ...string) map[string]int {
 // strangers take no places from others.
 func TestUntakenAnswers(t *testing.T) {
 	const most = 3
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: newCluster(t).link(t, LinkOptions{}), Limits: Limits{Requests: most}})
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: newCluster(t).link(t, LinkOptions{}),
+		Limits: Limits{Requests: most}})
 	r := s.remote(newAuthority(t))
 	l := s.servers[1].Handler.(*limited)
 	if codes := untaken(t, r, 50); codes["401"] > most || codes["401"]+codes["reset"]+codes["429"] != 50 {

@@ -84,11 +84,13 @@ func (r *remote) trickle(path, token string) net.Conn {
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		r.t.Fatal(err)
 	}
-	const head = "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n"
+	const head = "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: " +
+		"100-continue\r\nContent-Length: 1000\r\n\r\n"
 	if _, err := fmt.Fprintf(conn, head, path, token); err != nil {
 		r.t.Fatal(err)
 	}
-	if _, err := io.ReadFull(conn, make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n"))); err != nil { // the body is read now
+	// the body is read now
+	if _, err := io.ReadFull(conn, make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n"))); err != nil {
 		r.t.Fatal(err)
 	}
 	return conn
@@ -99,7 +101,8 @@ func TestBodiesThatTrickle(t *testing.T) {
 	const most = 4
 	ours := newAuthority(t)
 	link := linkTo(t, newReviewing(t).Server, LinkOptions{Offline: time.Hour})
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: link, Limits: Limits{Requests: most, Send: time.Hour}})
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: link,
+		Limits: Limits{Requests: most, Send: time.Hour}})
 	r := s.remote(ours)
 	for range 3 * most {
 		r.trickle(maps, "token-of-ann")
@@ -108,7 +111,8 @@ func TestBodiesThatTrickle(t *testing.T) {
 	for who, a := range map[string]said{
 		"this user": send(t, s.socket, "POST", local+maps, strings.NewReader("a body")),
 		"bob":       send(t, bob, "POST", r.addr+maps, strings.NewReader("a body")),
-		"ann":       send(t, anybody, "POST", r.addr+maps, strings.NewReader("a body"), "Authorization", "Bearer token-of-ann"),
+		"ann": send(t, anybody, "POST", r.addr+maps, strings.NewReader("a body"), "Authorization",
+			"Bearer token-of-ann"),
 	} {
 		if a.code != 200 {
 			t.Errorf("%s: %d %s", who, a.code, a.body)

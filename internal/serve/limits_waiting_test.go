@@ -66,13 +66,17 @@ func TestServerHoldsDocuments(t *testing.T) {
 		hold(r, asked, over)
 	}))
 	defer server.Close()
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{}), Limits: Limits{Requests: 6}})
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{}),
+		Limits: Limits{Requests: 6}})
 	s.inTime = within(time.Hour) // they wait while the test looks
 	review := func() said {
-		return send(t, s.socket, http.MethodPost, local+selfReviewPath, strings.NewReader(mayI(t, "list", "/configmaps", "a")), "Content-Type", "application/json")
+		return send(t, s.socket, http.MethodPost, local+selfReviewPath,
+			strings.NewReader(mayI(t, "list", "/configmaps", "a")), "Content-Type", "application/json")
 	}
 	var under sync.WaitGroup
-	for _, send := range []func() said{review, func() said { return s.get("/apis") }, func() said { return s.get("/version") }} {
+	for _, send := range []func() said{
+		review, func() said { return s.get("/apis") }, func() said { return s.get("/version") },
+	} {
 		under.Go(func() { send() })
 		<-asked
 	}
@@ -107,7 +111,8 @@ func TestServerHoldsSchemas(t *testing.T) {
 	}))
 	defer server.Close()
 	l := Limits{Requests: 4}
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{}), Limits: l, Schemas: SchemasOf(filepath.Join(t.TempDir(), "f.db"), "")})
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{}), Limits: l,
+		Schemas: SchemasOf(filepath.Join(t.TempDir(), "f.db"), "")})
 	if a := s.get(doc); a.code != 200 {
 		t.Fatalf("%d %s", a.code, a.body)
 	}
@@ -148,7 +153,8 @@ func TestHalfClosedStream(t *testing.T) {
 		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fmt.Fprint(conn, "GET /api/v1/namespaces/a/pods/p/exec HTTP/1.1\r\nHost: kubewake\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"); err != nil {
+		if _, err := fmt.Fprint(conn, "GET /api/v1/namespaces/a/pods/p/exec HTTP/1.1\r\nHost: "+
+			"kubewake\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		in := bufio.NewReader(conn)

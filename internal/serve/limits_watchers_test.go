@@ -30,7 +30,8 @@ func TestWatchersThatDoNotRead(t *testing.T) {
 
 func watchersThatDoNotRead(t *testing.T, changes int, of func(*boltstore.DB) File) {
 	const watchers, rate, size = 200, 1000, 4 << 10
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"), boltstore.Options{JournalBytes: 256 << 20, Durability: boltstore.DurabilityProcess})
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"),
+		boltstore.Options{JournalBytes: 256 << 20, Durability: boltstore.DurabilityProcess})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,8 @@ func watchersThatDoNotRead(t *testing.T, changes int, of func(*boltstore.DB) Fil
 	for n := 11; n <= last; n++ {
 		<-tick.C
 		began := time.Now()
-		if err := q.Update(&corev1.ConfigMap{ObjectMeta: object("a", fmt.Sprint("x", n%100), n), Data: map[string]string{"k": content}}); err != nil {
+		if err := q.Update(&corev1.ConfigMap{ObjectMeta: object("a", fmt.Sprint("x", n%100), n),
+			Data: map[string]string{"k": content}}); err != nil {
 			t.Fatal(err)
 		}
 		if n%rate == 0 {

@@ -60,7 +60,8 @@ func NewLink(cfg *rest.Config, o LinkOptions) (*Link, error) {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0 // watches and streams last
-	l := &Link{as: cfg.Impersonate.UserName, reviews: newReviews(o.Clock, o.Offline), cluster: identity{file: o.Clusters, lead: map[string]bool{}}}
+	l := &Link{as: cfg.Impersonate.UserName, reviews: newReviews(o.Clock, o.Offline),
+		cluster: identity{file: o.Clusters, lead: map[string]bool{}}}
 	if o.Clusters == nil {
 		l.cluster.file = func(context.Context) []string { return nil }
 	}
@@ -148,7 +149,8 @@ func (l *Link) rewrite(p *httputil.ProxyRequest) {
 	}
 	for name := range h {
 		// An authenticating proxy's headers would be believed with this process's certificate.
-		if strings.HasPrefix(http.CanonicalHeaderKey(name), "X-Remote-") || !c.same && c.token == "" && isImpersonation(name) {
+		if strings.HasPrefix(http.CanonicalHeaderKey(name), "X-Remote-") || !c.same && c.token == "" &&
+			isImpersonation(name) {
 			delete(h, name)
 		}
 	}
@@ -221,7 +223,8 @@ func isGroups(r *http.Request) bool {
 // down answers that the server cannot be reached until the given time.
 func (l *Link) down(w http.ResponseWriter, err error, until time.Time) {
 	left := max(until.Sub(l.reviews.clock.Now()), time.Second)
-	st := apierrors.NewServiceUnavailable(fmt.Sprintf("the file cannot answer this, and the server cannot be reached: %v", err))
+	st := apierrors.NewServiceUnavailable(fmt.Sprintf("the file cannot answer this, and the server cannot be "+
+		"reached: %v", err))
 	st.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32((left + time.Second - 1) / time.Second)}
 	kubeapi.WriteStatusUntil(w, st, l.reviews.clock.Now().Add(left))
 }

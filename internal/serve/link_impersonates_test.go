@@ -23,7 +23,8 @@ func TestImpersonatingProcess(t *testing.T) {
 		t.Errorf("%d %s %+v", a.code, a.body, c.last())
 	}
 	before, _ := c.counts()
-	for _, header := range []string{"Impersonate-User", "impersonate-group", "Impersonate-Uid", "Impersonate-Extra-Scopes"} {
+	for _, header := range []string{"Impersonate-User", "impersonate-group", "Impersonate-Uid",
+		"Impersonate-Extra-Scopes"} {
 		if a := s.get("/api/v1/pods", header, "system:masters"); !a.has(403, "--as") {
 			t.Errorf("%s: %d %s", header, a.code, a.body)
 		}
@@ -33,7 +34,8 @@ func TestImpersonatingProcess(t *testing.T) {
 	}
 	r := s.remote(newAuthority(t))
 	ann := []string{"Authorization", "Bearer token-of-ann", "Impersonate-User", "eve"}
-	if a := get(t, r.client(nil, pkix.Name{}), r.addr+"/api/v1/pods", ann...); a.code != 200 || c.last().as != "ann" || c.last().header.Get("Impersonate-User") != "eve" {
+	if a := get(t, r.client(nil, pkix.Name{}), r.addr+"/api/v1/pods", ann...); a.code != 200 ||
+		c.last().as != "ann" || c.last().header.Get("Impersonate-User") != "eve" {
 		t.Errorf("%d %s %+v", a.code, a.body, c.last())
 	}
 }
@@ -56,14 +58,18 @@ func TestConnectionNamesHeaders(t *testing.T) {
 		{s.socket, local, "own as nobody few", nil},
 		{ann, r.addr, "ann", []string{"Authorization", "Bearer token-of-ann"}},
 	}
-	passed := []string{"Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-Scopes", "Content-Type"}
+	passed := []string{"Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-Scopes",
+		"Content-Type"}
 	for _, caller := range callers {
 		for _, named := range [][]string{
-			{"impersonate-user"}, {"Impersonate-Group"}, {"Impersonate-Uid"}, {"Impersonate-Extra-Scopes"}, {"Authorization"}, {"Content-Type"},
-			{"keep-alive, Impersonate-User,Impersonate-Group"}, {"close", "Impersonate-User"}, {"Upgrade, Impersonate-User"},
+			{"impersonate-user"}, {"Impersonate-Group"}, {"Impersonate-Uid"}, {"Impersonate-Extra-Scopes"},
+			{"Authorization"}, {"Content-Type"},
+			{"keep-alive, Impersonate-User,Impersonate-Group"}, {"close", "Impersonate-User"},
+			{"Upgrade, Impersonate-User"},
 		} {
 			for _, path := range []string{"/api/v1/namespaces/a/secrets/s", maps} {
-				header := append([]string{"Impersonate-User", "nobody", "Impersonate-Group", "few", "Impersonate-Uid", "1",
+				header := append([]string{"Impersonate-User", "nobody", "Impersonate-Group", "few", "Impersonate-Uid",
+					"1",
 					"Impersonate-Extra-Scopes", "none", "Content-Type", "application/json"}, caller.header...)
 				for _, value := range named {
 					header = append(header, "Connection", value)
@@ -89,7 +95,8 @@ func TestStreamKeepsImpersonation(t *testing.T) {
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{})})
 	conn := s.raw("")
 	const exec = "/api/v1/namespaces/a/pods/p/exec"
-	if line := upgrade(t, conn, exec, "SPDY/3.1", "Connection: Impersonate-User\r\nImpersonate-User: nobody\r\n"); line != "hello\n" {
+	if line := upgrade(t, conn, exec, "SPDY/3.1",
+		"Connection: Impersonate-User\r\nImpersonate-User: nobody\r\n"); line != "hello\n" {
 		t.Errorf("%q", line)
 	}
 	if got := c.last(); got.as != "own as nobody " {

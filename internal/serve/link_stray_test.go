@@ -27,7 +27,10 @@ func (s *stray) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestStrayCancel: that another caller left fails no read. A request that may change something
 // is not sent again.
 func TestStrayCancel(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })) // the caller may have left; it sees what fails
+	// the caller may have left; it sees what fails
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("{}"))
+	}))
 	defer server.Close()
 	l := linkTo(t, server, LinkOptions{})
 	wire := &stray{RoundTripper: l.own.any}
@@ -41,7 +44,8 @@ func TestStrayCancel(t *testing.T) {
 		strays int32
 		want   int
 	}{
-		{http.MethodGet, nil, 1, 200}, {http.MethodHead, nil, 2, 200}, {http.MethodGet, nil, 3, 503}, {http.MethodPost, nil, 1, 503}, {http.MethodGet, stream, 1, 503},
+		{http.MethodGet, nil, 1, 200}, {http.MethodHead, nil, 2, 200}, {http.MethodGet, nil, 3, 503},
+		{http.MethodPost, nil, 1, 503}, {http.MethodGet, stream, 1, 503},
 	} {
 		wire.left.Store(c.strays)
 		if got := send(t, s.socket, c.method, local+path, strings.NewReader(""), c.header...); got.code != c.want {

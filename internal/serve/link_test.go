@@ -29,7 +29,8 @@ func TestPassThrough(t *testing.T) {
 	ours := newAuthority(t)
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{})})
 	r := s.remote(ours)
-	anybody, bob := r.client(nil, pkix.Name{}), r.client(ours, pkix.Name{CommonName: "bob", Organization: []string{"ops", "dev"}})
+	anybody, bob := r.client(nil, pkix.Name{}),
+		r.client(ours, pkix.Name{CommonName: "bob", Organization: []string{"ops", "dev"}})
 	bob1 := r.client(ours, pkix.Name{CommonName: "bob", Organization: []string{"dev", "ops"}})
 	bob1.Transport.(*http.Transport).ForceAttemptHTTP2 = false
 	bob1.Transport.(*http.Transport).TLSClientConfig.NextProtos = []string{"http/1.1"}
@@ -53,9 +54,12 @@ func TestPassThrough(t *testing.T) {
 		{"a group that the file lacks", s.socket, local, "GET", "/apis/example.com/v1/widgets", nil, "own"},
 		{"a subresource", anybody, r.addr, "GET", maps + "/x/scale", ann, "ann"},
 		{"OpenAPI", s.socket, local, "GET", "/openapi/v2", nil, "own"},
-		{"a self review", bob, r.addr, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", nil, "own as bob dev,ops"},
-		{"a proxy's headers", s.socket, local, "DELETE", maps, []string{"X-Remote-User", "root", "X-Remote-Group", "system:masters"}, "own"},
-		{"headers that are dropped on the way", bob1, r.addr, "DELETE", maps, []string{"Connection", "Impersonate-User, Impersonate-Group"}, "own as bob dev,ops"},
+		{"a self review", bob, r.addr, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", nil,
+			"own as bob dev,ops"},
+		{"a proxy's headers", s.socket, local, "DELETE", maps,
+			[]string{"X-Remote-User", "root", "X-Remote-Group", "system:masters"}, "own"},
+		{"headers that are dropped on the way", bob1, r.addr, "DELETE", maps,
+			[]string{"Connection", "Impersonate-User, Impersonate-Group"}, "own as bob dev,ops"},
 		{"the old path of a watch", s.socket, local, "GET", "/api/v1/watch/configmaps", nil, "own"},
 	} {
 		before, _ := c.counts()
@@ -68,7 +72,8 @@ func TestPassThrough(t *testing.T) {
 			continue
 		}
 		got := c.last()
-		if after != before+1 || !a.has(200, `"kind":"Answer"`) || got.as != tc.as || got.what != tc.method+" "+tc.path || got.body != "body of "+tc.name {
+		if after != before+1 || !a.has(200, `"kind":"Answer"`) || got.as != tc.as ||
+			got.what != tc.method+" "+tc.path || got.body != "body of "+tc.name {
 			t.Errorf("%s: passed on %d: %+v: %d %s", tc.name, after-before, got, a.code, a.body)
 		}
 		if got.header.Get("X-Remote-User") != "" || a.header.Get(apifile.HeaderAge) != "" {
@@ -76,9 +81,11 @@ func TestPassThrough(t *testing.T) {
 		}
 	}
 	before, _ := c.counts()
-	for _, name := range []string{"Impersonate-User", "impersonate-group", "Impersonate-Extra-Scopes", "Impersonate-Uid"} {
+	for _, name := range []string{"Impersonate-User", "impersonate-group", "Impersonate-Extra-Scopes",
+		"Impersonate-Uid"} {
 		for _, method := range []string{"GET", "POST"} {
-			if a := send(t, bob, method, r.addr+maps, nil, name, "system:masters"); !a.has(403, "cannot impersonate somebody else") {
+			if a := send(t, bob, method, r.addr+maps, nil, name, "system:masters"); !a.has(403,
+				"cannot impersonate somebody else") {
 				t.Errorf("%s %s: %d %s", method, name, a.code, a.body)
 			}
 		}
@@ -87,7 +94,8 @@ func TestPassThrough(t *testing.T) {
 		t.Errorf("%d were passed on", after-before)
 	}
 	// ann may impersonate if the server lets her: it has her own token.
-	if a := get(t, anybody, r.addr+maps, append(ann, "Impersonate-User", "eve")...); a.code != 200 || c.last().as != "ann" || c.last().header.Get("Impersonate-User") != "eve" {
+	if a := get(t, anybody, r.addr+maps, append(ann, "Impersonate-User", "eve")...); a.code != 200 ||
+		c.last().as != "ann" || c.last().header.Get("Impersonate-User") != "eve" {
 		t.Errorf("%d %+v", a.code, c.last())
 	}
 }
@@ -103,14 +111,16 @@ func TestDown(t *testing.T) {
 	}
 	c.setDown(true)
 	for _, tc := range []struct{ method, path string }{
-		{"POST", maps}, {"DELETE", maps + "/x"}, {"GET", "/api/v1/pods"}, {"GET", "/api/v1/namespaces/a/pods/p/log"}, {"GET", "/openapi/v2"},
+		{"POST", maps}, {"DELETE", maps + "/x"}, {"GET", "/api/v1/pods"}, {"GET", "/api/v1/namespaces/a/pods/p/log"},
+		{"GET", "/openapi/v2"},
 	} {
 		a := send(t, s.socket, tc.method, local+tc.path, nil)
 		if !a.has(503, `"reason":"ServiceUnavailable"`) || !strings.Contains(a.body, `"retryAfterSeconds":1`) {
 			t.Errorf("%s %s: %d %s", tc.method, tc.path, a.code, a.body)
 		}
 		// client-go itself asks again, ten times, if it is a number.
-		if until, err := http.ParseTime(a.header.Get("Retry-After")); err != nil || until.Before(clock.Now()) || until.Sub(clock.Now()) > 3*time.Second {
+		if until, err := http.ParseTime(a.header.Get("Retry-After")); err != nil || until.Before(clock.Now()) ||
+			until.Sub(clock.Now()) > 3*time.Second {
 			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
 		}
 	}
@@ -119,7 +129,8 @@ func TestDown(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.code, a.body)
 		}
 		// A client that offers HTTP/2, as curl --http2, takes an answer in HTTP/1.1.
-		if a := s.get(path, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings", "AAMAAABkAAQAAP__"); !a.has(200, text) {
+		if a := s.get(path, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings",
+			"AAMAAABkAAQAAP__"); !a.has(200, text) {
 			t.Errorf("%s, with HTTP/2 offered: %d %s", path, a.code, a.body)
 		}
 	}
@@ -152,7 +163,8 @@ func TestSilentServer(t *testing.T) {
 		if a.code != 503 || vain() > before != tried {
 			t.Errorf("%s: %d %s, %d requests", when, a.code, a.body, vain()-before)
 		}
-		if until, err := http.ParseTime(a.header.Get("Retry-After")); err != nil || until.Sub(clock.Now().Add(left)).Abs() > time.Second {
+		if until, err := http.ParseTime(a.header.Get("Retry-After")); err != nil ||
+			until.Sub(clock.Now().Add(left)).Abs() > time.Second {
 			t.Errorf("%s: Retry-After %q, %v", when, a.header.Get("Retry-After"), err)
 		}
 	}
@@ -255,7 +267,8 @@ func TestStreams(t *testing.T) {
 		}
 		_ = tconn.Close() // it has done its work
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local+"/api/v1/namespaces/a/pods/p/log?follow=true", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		local+"/api/v1/namespaces/a/pods/p/log?follow=true", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +300,8 @@ func TestDiscoveryUnion(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		c.setDown(down)
 		for _, legacy := range []bool{true, false} {
-			for resource, want := range map[string]bool{"configmaps": true, "secrets": true, "pods": !down, "deployments": !down, "none": false} {
+			for resource, want := range map[string]bool{"configmaps": true, "secrets": true, "pods": !down,
+				"deployments": !down, "none": false} {
 				if got := find(legacy, resource); got != want {
 					t.Errorf("down %v, legacy %v: %s: %v", down, legacy, resource, got)
 				}
@@ -300,11 +314,14 @@ func TestDiscoveryUnion(t *testing.T) {
 // has sent, in path and query.
 func TestQueriesThatDoNotParse(t *testing.T) {
 	asked, last := make(chan string, 20), ""
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.RequestURI }))
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- r.RequestURI
+	}))
 	defer server.Close()
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{})})
 	for _, uri := range []string{
-		"/api/v1/namespaces/a/services/s:80/proxy/a%2Fb//c/d?x=%2F;y=1", "/api/v1/namespaces/a/services/s:80/proxy/?q=%zz&b=1&a", "/api/v1/pods?",
+		"/api/v1/namespaces/a/services/s:80/proxy/a%2Fb//c/d?x=%2F;y=1",
+		"/api/v1/namespaces/a/services/s:80/proxy/?q=%zz&b=1&a", "/api/v1/pods?",
 	} {
 		conn, err := net.Dial("unix", filepath.Join(s.dir, "s"))
 		if err != nil {
@@ -343,7 +360,8 @@ func TestUnchangedDiscovery(t *testing.T) {
 			if tag == "" || a.code != 200 || b.code != 304 || b.body != "" {
 				t.Errorf("%s, down %v: %d %q, then %d %s", path, down, a.code, tag, b.code, b.body)
 			}
-			if h := send(t, s.socket, http.MethodHead, local+path, nil, "Accept", kubeapi.MediaDiscovery); h.code == 200 && h.header.Get("Etag") != tag {
+			if h := send(t, s.socket, http.MethodHead, local+path, nil, "Accept",
+				kubeapi.MediaDiscovery); h.code == 200 && h.header.Get("Etag") != tag {
 				t.Errorf("HEAD %s, down %v: %q, not %q", path, down, h.header.Get("Etag"), tag)
 			}
 			tags[tag] = true
@@ -369,10 +387,12 @@ func TestAnotherCluster(t *testing.T) {
 		c.mu.Lock()
 		c.system = tc.is
 		c.mu.Unlock()
-		s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Clusters: is(tc.want), Offline: time.Hour})})
+		s := start(t, Options{File: fileOf(t, apifile.Options{}),
+			Link: c.link(t, LinkOptions{Clusters: is(tc.want), Offline: time.Hour})})
 		bob := s.remote(ours)
 		a := send(t, s.socket, "POST", local+maps, nil)
-		if b := get(t, bob.client(ours, pkix.Name{CommonName: "bob"}), bob.addr+maps); a.code != tc.code || b.code != tc.ask {
+		if b := get(t, bob.client(ours, pkix.Name{CommonName: "bob"}), bob.addr+maps); a.code != tc.code ||
+			b.code != tc.ask {
 			t.Errorf("%+v: %d %s, %d %s", tc, a.code, a.body, b.code, b.body)
 		}
 		if tc.code == 503 && !strings.Contains(a.body, "another cluster than the file") {

@@ -182,11 +182,13 @@ func TestMessages(t *testing.T) {
 		for i, object := range []string{`"ax"`, `"by"`, `"cz"`} {
 			kinds, text := frames(t, in)
 			large, line := i == 2, strings.Count(text, "\n") == 1 && strings.HasSuffix(text, "\n")
-			if kinds[0]&0x7f != websocket.TextFrame || (len(kinds) > 1) != large || !line || !strings.Contains(text, object) {
+			if kinds[0]&0x7f != websocket.TextFrame || (len(kinds) > 1) != large || !line ||
+				!strings.Contains(text, object) {
 				t.Errorf("%s: %s: frames %x: %.100q", tc.name, object, kinds, text)
 			}
 		}
-		if _, err := io.WriteString(conn, "\x89\x83\x00\x00\x00\x00abc"+"\x81\x83\x00\x00\x00\x00abc"+tc.send); err != nil {
+		if _, err := io.WriteString(conn,
+			"\x89\x83\x00\x00\x00\x00abc"+"\x81\x83\x00\x00\x00\x00abc"+tc.send); err != nil {
 			t.Fatal(err)
 		}
 		if kinds, text := frames(t, in); kinds[0] != 0x80|websocket.PongFrame || text != "abc" {
@@ -217,7 +219,8 @@ func TestSocketRefused(t *testing.T) {
 		{"two protocols", path, socketHeader + "Sec-WebSocket-Protocol: a, b\r\n", 400},
 		{"a version that is none", path + "&resourceVersion=x", socketHeader, 500},
 		{"a type that the file does not have", "/apis/apps/v1/deployments?watch=true", socketHeader, 404},
-		{"no upgrade", path + "&timeoutSeconds=1", strings.Replace(socketHeader, "Connection: Upgrade\r\n", "", 1), 200},
+		{"no upgrade", path + "&timeoutSeconds=1", strings.Replace(socketHeader, "Connection: Upgrade\r\n", "", 1),
+			200},
 		{"protobuf", path + "&timeoutSeconds=1", socketHeader + "Accept: Application/vnd.kubernetes.protobuf\r\n", 200},
 	} {
 		conn := s.raw("GET " + tc.path + " HTTP/1.1\r\n" + tc.header + "\r\n")
@@ -234,7 +237,8 @@ func TestSocketRefused(t *testing.T) {
 // TestSocketPassedOn: a watch over WebSocket of what the file does not have goes to the server as
 // it came.
 func TestSocketPassedOn(t *testing.T) {
-	for name, file := range map[string]File{"own": fileOf(t, apifile.Options{}), "the owner's": sharedOf(t, filled(t))} {
+	for name, file := range map[string]File{"own": fileOf(t, apifile.Options{}),
+		"the owner's": sharedOf(t, filled(t))} {
 		c := newCluster(t)
 		s := start(t, Options{File: file, Link: c.link(t, LinkOptions{})})
 		for _, want := range []int{101, 503} {
@@ -244,7 +248,8 @@ func TestSocketPassedOn(t *testing.T) {
 				t.Fatalf("%s: %v %v, want %d", name, resp, err, want)
 			}
 			_ = resp.Body.Close() // only the code counts
-			if got := c.last(); got.what != "GET /api/v1/pods" || got.as != "own" || got.header.Get("Origin") != "https://x" {
+			if got := c.last(); got.what != "GET /api/v1/pods" || got.as != "own" ||
+				got.header.Get("Origin") != "https://x" {
 				t.Errorf("%s: %+v", name, got)
 			}
 			c.setDown(true)

@@ -25,7 +25,8 @@ func CheckFolder(path string) error {
 		return err
 	}
 	if s, ok := st.Sys().(*syscall.Stat_t); ok && s.Uid != 0 && !ownedBySelf(st) {
-		return fmt.Errorf("%s is another user's (%d), who could replace what is in it; choose another folder", dir, s.Uid)
+		return fmt.Errorf("%s is another user's (%d), who could replace what is in it; choose another folder", dir,
+			s.Uid)
 	}
 	if st.Mode().Perm()&0o022 != 0 && st.Mode()&fs.ModeSticky == 0 {
 		return fmt.Errorf("group or others can write the folder %s, and replace what is in it; "+

@@ -61,7 +61,8 @@ func (l *limited) readBody(r *http.Request, user string) (give func(), refusal *
 		if len(body) == cap(body) {
 			more := max(int64(len(body)), leastBody)
 			if !l.bodies.take(user, more) {
-				return give, apierrors.NewTooManyRequests("too many requests with bodies are under way, please try again later", 1)
+				return give, apierrors.NewTooManyRequests("too many requests with bodies are under way, please try "+
+					"again later", 1)
 			}
 			taken += more
 			body = append(make([]byte, 0, taken), body...)

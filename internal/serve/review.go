@@ -60,7 +60,8 @@ type review struct {
 }
 
 func newReviews(c clock.Clock, offline time.Duration) *reviews {
-	return &reviews{clock: c, offline: offline, yes: newAccepted(reviewed), no: cache.NewLRUExpireCacheWithClock(reviewed, c),
+	return &reviews{clock: c, offline: offline, yes: newAccepted(reviewed),
+		no:   cache.NewLRUExpireCacheWithClock(reviewed, c),
 		vain: cache.NewLRUExpireCacheWithClock(reviewed, c), outage: &outage{clock: c, slow: patience / 2}}
 }
 
@@ -193,7 +194,8 @@ func (l *Link) answers(ctx context.Context) bool {
 // does not learn the server's address and this process's name, which are in errors.
 func (l *Link) authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, *apierrors.StatusError) {
 	got, err := l.reviews.get(ctx, aboutToken(token), func(ctx context.Context) (review, error) {
-		r, err := l.authn.TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		r, err := l.authn.TokenReviews().Create(ctx,
+			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		if err != nil {
 			return review{}, err
 		}
@@ -202,9 +204,11 @@ func (l *Link) authenticate(ctx context.Context, token string) (authenticationv1
 	var offline *errOffline
 	switch {
 	case errors.As(err, &offline):
-		return got.user, unauthorized(fmt.Sprintf("the server cannot be asked about the token, and has not accepted it within %s", l.reviews.offline))
+		return got.user, unauthorized(fmt.Sprintf("the server cannot be asked about the token, and has not "+
+			"accepted it within %s", l.reviews.offline))
 	case err != nil:
-		return got.user, apierrors.NewInternalError(fmt.Errorf("the server does not review the token: %s", apierrors.ReasonForError(err)))
+		return got.user, apierrors.NewInternalError(fmt.Errorf("the server does not review the token: %s",
+			apierrors.ReasonForError(err)))
 	case !got.yes:
 		return got.user, unauthorized("the server does not accept the token")
 	}
@@ -227,7 +231,9 @@ func (l *Link) authorize(r *http.Request, c *caller, p kubeapi.Path) *apierrors.
 	var offline *errOffline
 	switch {
 	case errors.As(err, &offline):
-		return apierrors.NewForbidden(resource, p.Name, fmt.Errorf("%s while the server cannot be asked (%v): it has not allowed this within %s", what, offline, l.reviews.offline))
+		return apierrors.NewForbidden(resource, p.Name,
+			fmt.Errorf("%s while the server cannot be asked (%v): it has not allowed this within %s", what, offline,
+				l.reviews.offline))
 	case err != nil:
 		return apierrors.NewForbidden(resource, p.Name, fmt.Errorf("%s: the server does not review it: %w", what, err))
 	case !got.yes && got.why != "":
@@ -265,11 +271,13 @@ func (l *Link) asking(c *caller) authorizationv1.SubjectAccessReviewSpec {
 
 func (l *Link) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (review, error) {
 	return l.reviews.get(ctx, spec, func(ctx context.Context) (review, error) {
-		r, err := l.authz.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		r, err := l.authz.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec},
+			metav1.CreateOptions{})
 		if err != nil {
 			return review{}, err
 		}
-		return review{yes: r.Status.Allowed && !r.Status.Denied, why: r.Status.Reason, user: authenticationv1.UserInfo{Username: spec.User}}, nil
+		return review{yes: r.Status.Allowed &&
+			!r.Status.Denied, why: r.Status.Reason, user: authenticationv1.UserInfo{Username: spec.User}}, nil
 	})
 }
 

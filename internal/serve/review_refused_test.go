@@ -21,10 +21,13 @@ import (
 // refusing is a link to a server that answers everything with a failure.
 func refusing(t *testing.T, failure *apierrors.StatusError) *Link {
 	t.Helper()
-	c := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { kubeapi.WriteStatus(w, failure) }))
+	c := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		kubeapi.WriteStatus(w, failure)
+	}))
 	t.Cleanup(c.Close)
 	link, err := NewLink(&rest.Config{Host: c.URL, BearerToken: "expired", QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw})}}, LinkOptions{})
+		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+			Bytes: c.Certificate().Raw})}}, LinkOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,9 +36,11 @@ func refusing(t *testing.T, failure *apierrors.StatusError) *Link {
 
 // TestRefusedReview: a stranger does not learn as whom this process asks about tokens.
 func TestRefusedReview(t *testing.T) {
-	link := refusing(t, apierrors.NewForbidden(schema.GroupResource{Resource: "tokenreviews"}, "", errors.New("User \"edge\" cannot create it")))
+	link := refusing(t, apierrors.NewForbidden(schema.GroupResource{Resource: "tokenreviews"}, "",
+		errors.New("User \"edge\" cannot create it")))
 	_, err := link.authenticate(t.Context(), "guess")
-	if err == nil || err.ErrStatus.Code != 500 || !strings.HasSuffix(err.Error(), "the server does not review the token: Forbidden") {
+	if err == nil || err.ErrStatus.Code != 500 ||
+		!strings.HasSuffix(err.Error(), "the server does not review the token: Forbidden") {
 		t.Error(err)
 	}
 }
@@ -45,7 +50,8 @@ func TestRefusedReview(t *testing.T) {
 func TestOwnCredentialsRefused(t *testing.T) {
 	c := newCluster(t)
 	clock := fakeClock()
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Clock: clock, Offline: time.Hour})})
+	s := start(t, Options{File: fileOf(t, apifile.Options{}),
+		Link: c.link(t, LinkOptions{Clock: clock, Offline: time.Hour})})
 	ours := newAuthority(t)
 	r := s.remote(ours)
 	bob, anybody := r.client(ours, pkix.Name{CommonName: "bob"}), r.client(nil, pkix.Name{})
@@ -75,7 +81,8 @@ func TestOwnCredentialsRefused(t *testing.T) {
 func TestRefusedDiscovery(t *testing.T) {
 	link := refusing(t, apierrors.NewUnauthorized("the token has expired"))
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: link})
-	for path, want := range map[string]string{"/api": "APIVersions", "/apis": "APIGroupList", "/api/v1": "configmaps", "/version": "kubewake"} {
+	for path, want := range map[string]string{"/api": "APIVersions", "/apis": "APIGroupList", "/api/v1": "configmaps",
+		"/version": "kubewake"} {
 		if a := s.get(path); !a.has(200, want) {
 			t.Errorf("%s: %d %s", path, a.code, a.body)
 		}

@@ -17,7 +17,8 @@ func TestOfflineAfterSleep(t *testing.T) {
 	c := newCluster(t)
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	clock := clocktesting.NewFakeClock(devicetest.BothClocks(at, time.Hour))
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour, Clock: clock})})
+	s := start(t, Options{File: fileOf(t, apifile.Options{}),
+		Link: c.link(t, LinkOptions{Offline: time.Hour, Clock: clock})})
 	r := s.remote(newAuthority(t))
 	anybody := r.client(nil, pkix.Name{})
 	ask := func(when string, code int, text string) {

@@ -21,12 +21,14 @@ func TestReviewThatWaits(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 	}
-	if _, err := link.authenticate(t.Context(), "strange"); err == nil || err.ErrStatus.Code != http.StatusUnauthorized {
+	if _, err := link.authenticate(t.Context(), "strange"); err == nil ||
+		err.ErrStatus.Code != http.StatusUnauthorized {
 		t.Error(err)
 	}
 	// The same token need not wait again.
 	began := clock.Now()
-	if _, err := link.authenticate(t.Context(), "strange"); err == nil || err.ErrStatus.Code != http.StatusUnauthorized || clock.Since(began) > 0 {
+	if _, err := link.authenticate(t.Context(), "strange"); err == nil ||
+		err.ErrStatus.Code != http.StatusUnauthorized || clock.Since(began) > 0 {
 		t.Errorf("once more: after %s, %v", clock.Since(began), err)
 	}
 	if a := s.get("/api/v1/pods"); a.code != 200 {

@@ -28,14 +28,17 @@ func TestWatchIsReviewed(t *testing.T) {
 			c.may = func(authorizationv1.SubjectAccessReviewSpec) bool { return false }
 		}, 0},
 		{"the token", true, func(c *cluster, _ *remote) { delete(c.tokens, "token-of-ann") }, 0},
-		{"the CA", false, func(_ *cluster, r *remote) { write(t, r.tls.ClientCA, append(r.ca.pem(), r.ca.pem()...)) }, 0},
+		{"the CA", false, func(_ *cluster, r *remote) {
+			write(t, r.tls.ClientCA, append(r.ca.pem(), r.ca.pem()...))
+		}, 0},
 		{"the server", true, func(c *cluster, _ *remote) { c.down = true }, 59 * time.Minute},
 		{"the server, of a certificate", false, func(c *cluster, _ *remote) { c.down = true }, 59 * time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCluster(t)
 			clock := fakeClock()
-			s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour, Clock: clock})})
+			s := start(t, Options{File: fileOf(t, apifile.Options{}),
+				Link: c.link(t, LinkOptions{Offline: time.Hour, Clock: clock})})
 			ours := newAuthority(t)
 			r := s.remote(ours)
 			client, header := r.client(ours, pkix.Name{CommonName: "bob"}), ""
@@ -45,7 +48,8 @@ func TestWatchIsReviewed(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			begin := func() chan error {
-				req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.addr+maps+"?watch=true&resourceVersion=0", nil)
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+					r.addr+maps+"?watch=true&resourceVersion=0", nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -54,11 +54,13 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		kubeapi.WriteStatus(w, apierrors.NewBadRequest(changes(r.Header)+
 			" begins or ends with a space, which would be lost on the way to the server"))
 	case asSomebody && !c.same && c.token == "":
-		refuse(w, "a caller with a client certificate is impersonated, and cannot impersonate somebody else (Impersonate- headers)")
+		refuse(w, "a caller with a client certificate is impersonated, and cannot impersonate somebody else "+
+			"(Impersonate- headers)")
 	case asSomebody && s.link == nil:
 		refuse(w, "there is no link to the server, which would say what others may do (Impersonate- headers)")
 	case asSomebody && c.same && s.link.as != "": // a header of the caller's would win over it
-		refuse(w, fmt.Sprintf("this process itself impersonates %q (--as), so its callers cannot impersonate somebody else (Impersonate- headers)", s.link.as))
+		refuse(w, fmt.Sprintf("this process itself impersonates %q (--as), so its callers cannot impersonate "+
+			"somebody else (Impersonate- headers)", s.link.as))
 	case isWebSocket(r) && !c.same && c.token == "" && ofAnotherOrigin(r):
 		refuse(w, "a page of another origin cannot use the client certificate of its browser (Origin header)")
 	case isSchema(r.URL.Path) && reads && !asSomebody && s.schemas != nil:

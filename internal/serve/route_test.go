@@ -22,7 +22,8 @@ func TestOldWatchPaths(t *testing.T) {
 	}
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour})})
 	r := s.remote(newAuthority(t))
-	for _, path := range []string{"/api/v1/watch/configmaps", "/api/v1/watch/namespaces/a/configmaps/x", "/apis/apps/v1/watch/deployments"} {
+	for _, path := range []string{"/api/v1/watch/configmaps", "/api/v1/watch/namespaces/a/configmaps/x",
+		"/apis/apps/v1/watch/deployments"} {
 		a := get(t, r.client(nil, pkix.Name{}), r.addr+path, "Authorization", "Bearer token-of-ann")
 		if !a.has(200, path) || c.last().as != "ann" {
 			t.Errorf("%s: %d %s, as %s", path, a.code, a.body, c.last().as)
@@ -50,7 +51,9 @@ func TestPanicIsSaid(t *testing.T) {
 		says  string
 	}{{http.ErrAbortHandler, ""}, {"a bug", "route_test.go"}} {
 		said := make(chan string, 1)
-		s := start(t, Options{File: fileFunc(func() { panic(tc.value) }), Failed: func(err error) { said <- err.Error() }})
+		s := start(t, Options{File: fileFunc(func() {
+			panic(tc.value)
+		}), Failed: func(err error) { said <- err.Error() }})
 		if a := s.get(maps); a.code != 0 {
 			t.Errorf("%v: %d %s", tc.value, a.code, a.body)
 		}
@@ -82,7 +85,8 @@ func TestTargetIsNoPath(t *testing.T) {
 	shared := sharedOf(t, db)
 	alone := start(t, Options{File: shared})
 	linked := start(t, Options{File: shared, Link: c.link(t, LinkOptions{})})
-	for _, to := range []string{"x:http://kubewake/kubewake/snapshot", "x:http://kubewake/kubewake/status", "x:http://kubewake/api/v1/secrets", "x:y"} {
+	for _, to := range []string{"x:http://kubewake/kubewake/snapshot", "x:http://kubewake/kubewake/status",
+		"x:http://kubewake/api/v1/secrets", "x:y"} {
 		for name, s := range map[string]*served{"alone": alone, "linked": linked} {
 			got, err := io.ReadAll(s.raw("GET " + to + " HTTP/1.1\r\nHost: kubewake\r\nConnection: close\r\n\r\n"))
 			if answer := string(got); err != nil || !strings.HasPrefix(answer, "HTTP/1.1 400 ") {

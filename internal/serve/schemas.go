@@ -99,7 +99,8 @@ func (s *Schemas) keep(path string, t *tee) error {
 	if t.large {
 		return fmt.Errorf("it has more than %d MiB", largestSchema>>20)
 	}
-	return s.write(&schemaDoc{path, formOf(t.header.Get("Content-Type")), strings.Trim(t.header.Get("Etag"), `"`), t.body.Bytes()})
+	return s.write(&schemaDoc{path, formOf(t.header.Get("Content-Type")), strings.Trim(t.header.Get("Etag"), `"`),
+		t.body.Bytes()})
 }
 
 // statusText is the message of a status, or the text itself.
@@ -113,7 +114,9 @@ func statusText(body []byte) string {
 
 // ForThisUser passes requests on with this process's credentials.
 func (l *Link) ForThisUser() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { l.ServeHTTP(w, withCaller(r, &caller{same: true})) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.ServeHTTP(w, withCaller(r, &caller{same: true}))
+	})
 }
 
 // noSchemaError says how to get a document.
@@ -124,7 +127,8 @@ func (e noSchemaError) Error() string {
 	if what == "" || e.path == olderPath {
 		what = "any type"
 	}
-	return fmt.Sprintf("the schema of %s is not kept beside the file; on a link, once: kubewake explain TYPE --fetch, or kubectl explain TYPE through kubewake serve --pass-through", what)
+	return fmt.Sprintf("the schema of %s is not kept beside the file; on a link, once: kubewake explain TYPE "+
+		"--fetch, or kubectl explain TYPE through kubewake serve --pass-through", what)
 }
 
 // Ready returns an error if no document is kept.
@@ -156,7 +160,8 @@ type schemaDoc struct {
 
 func (d *schemaDoc) send(w http.ResponseWriter) {
 	h := w.Header()
-	h.Set("Content-Type", map[string]string{formJSON: kubeapi.MediaJSON, formProto: "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"}[d.form])
+	h.Set("Content-Type", map[string]string{formJSON: kubeapi.MediaJSON,
+		formProto: "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"}[d.form])
 	h.Set("Etag", fmt.Sprintf("%q", d.hash))
 	h.Set("Vary", "Accept")
 	_, _ = w.Write(d.body) // the client left

@@ -24,7 +24,8 @@ func TestSchemas(t *testing.T) {
 	ours := newAuthority(t)
 	path := filepath.Join(t.TempDir(), "f.db")
 	of := func() *served {
-		return start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour}), Schemas: SchemasOf(path, "")})
+		return start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour}),
+			Schemas: SchemasOf(path, "")})
 	}
 	s := of()
 	const doc = "/openapi/v3/api/v1"
@@ -38,10 +39,12 @@ func TestSchemas(t *testing.T) {
 		return a
 	}
 	c.setDown(true)
-	if a := s.get(doc); !a.has(501, "the schema of api/v1 is not kept beside the file") || !strings.Contains(a.body, "explain TYPE --fetch") {
+	if a := s.get(doc); !a.has(501, "the schema of api/v1 is not kept beside the file") ||
+		!strings.Contains(a.body, "explain TYPE --fetch") {
 		t.Errorf("nothing is kept: %d %s", a.code, a.body)
 	}
-	if a := s.get("/openapi/v2"); !a.has(501, "the schema of any type is not kept beside the file") || !strings.Contains(a.body, "the server cannot be reached") {
+	if a := s.get("/openapi/v2"); !a.has(501, "the schema of any type is not kept beside the file") ||
+		!strings.Contains(a.body, "the server cannot be reached") {
 		t.Errorf("what kubectl asks for then: %d %s", a.code, a.body)
 	}
 	c.setDown(false)
@@ -57,7 +60,9 @@ func TestSchemas(t *testing.T) {
 	if a := requests(0, doc+"?hash=one"); !a.has(200, `"openapi":"one"`) || a.header.Get("Etag") != `"one"` {
 		t.Errorf("once more: %d %s", a.code, a.body)
 	}
-	if a := requests(1, doc+"?hash=one", "Accept", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"); a.code != 200 || !strings.Contains(a.header.Get("Content-Type"), "protobuf") {
+	if a := requests(1, doc+"?hash=one", "Accept",
+		"application/com.github.proto-openapi.spec.v3.v1.0+protobuf"); a.code != 200 ||
+		!strings.Contains(a.header.Get("Content-Type"), "protobuf") {
 		t.Errorf("another form: %d %s", a.code, a.body)
 	}
 	if a := requests(1, "/openapi/v3/apis/none/v1"); a.code != 404 {
@@ -132,7 +137,8 @@ func TestSchemasOfClusters(t *testing.T) {
 // TestSchemaWithoutBody: the answer to HEAD has no document, so it is not kept as one.
 func TestSchemaWithoutBody(t *testing.T) {
 	c := newCluster(t)
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour}), Schemas: SchemasOf(filepath.Join(t.TempDir(), "f.db"), "")})
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour}),
+		Schemas: SchemasOf(filepath.Join(t.TempDir(), "f.db"), "")})
 	const doc = "/openapi/v3/api/v1"
 	if a := send(t, s.socket, "HEAD", local+doc, nil); a.code != 200 || a.body != "" {
 		t.Errorf("%d %q", a.code, a.body)
@@ -164,7 +170,8 @@ func TestSchemaBrokenOff(t *testing.T) {
 				t.Errorf("it ended as if it were whole: %v", p)
 			}
 		}()
-		s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi/v3/api/v1?hash=one", nil), linkTo(t, server, LinkOptions{}).ForThisUser())
+		s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi/v3/api/v1?hash=one", nil),
+			linkTo(t, server, LinkOptions{}).ForThisUser())
 	}()
 	if w.Body.String() != `{"openapi":` {
 		t.Errorf("%d %s", w.Code, w.Body)
@@ -180,10 +187,11 @@ func TestSchemaTooLarge(t *testing.T) {
 	var said error
 	s.Failed = func(err error) { said = err }
 	w := httptest.NewRecorder()
-	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi/v3/api/v1?hash=one", nil), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write(make([]byte, largestSchema)) // the recorder takes all
-		_, _ = w.Write([]byte("x"))                 // likewise
-	}))
+	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi/v3/api/v1?hash=one", nil),
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(make([]byte, largestSchema)) // the recorder takes all
+			_, _ = w.Write([]byte("x"))                 // likewise
+		}))
 	if w.Body.Len() != largestSchema+1 || said == nil || !strings.Contains(said.Error(), "32 MiB") {
 		t.Errorf("%d bytes, %v", w.Body.Len(), said)
 	}
@@ -194,7 +202,8 @@ func schemas(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/openapi/v3":
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprint(w, `{"paths":{"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1?hash=one"}}}`) // the client left
+		// the client left
+		_, _ = fmt.Fprint(w, `{"paths":{"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1?hash=one"}}}`)
 	case "/openapi/v3/api/v1":
 		w.Header().Set("Etag", `"one"`)
 		media := "application/json"

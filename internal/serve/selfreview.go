@@ -50,7 +50,8 @@ func (s *Server) selfReview(w http.ResponseWriter, r *http.Request) {
 	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	review, ok := obj.(*authorizationv1.SelfSubjectAccessReview)
 	if err != nil || !ok {
-		kubeapi.WriteStatus(w, apierrors.NewBadRequest("the body is no SelfSubjectAccessReview of authorization.k8s.io/v1"))
+		kubeapi.WriteStatus(w, apierrors.NewBadRequest("the body is no SelfSubjectAccessReview of "+
+			"authorization.k8s.io/v1"))
 		return
 	}
 	review.Status = authorizationv1.SubjectAccessReviewStatus{Reason: "by what the file has: " + why}
@@ -98,8 +99,10 @@ func (s *Server) mayRead(r *http.Request, a *authorizationv1.ResourceAttributes)
 			return false
 		}
 	}
-	got := s.fromFile(reading(r, to, "limit=1&resourceVersion=1&resourceVersionMatch=NotOlderThan")) // waits for nothing
-	return got.code == http.StatusOK || got.code == http.StatusTooManyRequests                       // it has not been listed yet
+	// waits for nothing
+	got := s.fromFile(reading(r, to, "limit=1&resourceVersion=1&resourceVersionMatch=NotOlderThan"))
+	// it has not been listed yet
+	return got.code == http.StatusOK || got.code == http.StatusTooManyRequests
 }
 
 // versionOf is the version of a group that the file prefers.
@@ -120,5 +123,7 @@ func reading(r *http.Request, path, query string) *http.Request {
 }
 
 func (s *Server) fromFile(r *http.Request) *answer {
-	return ask(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.file.ServeFile(w, r, nil) }), r, kubeapi.MediaJSON)
+	return ask(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.file.ServeFile(w, r, nil)
+	}), r, kubeapi.MediaJSON)
 }

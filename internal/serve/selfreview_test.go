@@ -35,7 +35,8 @@ func mayIn(t *testing.T, media, verb, resource, namespace string) string {
 	b, err := runtime.Encode(info.Serializer, &authorizationv1.SelfSubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: verb, Group: parts[0], Resource: parts[1], Name: parts[2], Subresource: parts[3], Namespace: namespace}},
+			Verb: verb, Group: parts[0], Resource: parts[1], Name: parts[2], Subresource: parts[3],
+			Namespace: namespace}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +63,8 @@ func TestSilentSelfReview(t *testing.T) {
 		c.mu.Lock()
 		c.waits = func() { clock.Step(patience); close(ctx.over); <-ends }
 		c.mu.Unlock()
-		r := httptest.NewRequestWithContext(ctx, "POST", selfReviewPath, strings.NewReader(mayI(t, "list", "/pods", "a")))
+		r := httptest.NewRequestWithContext(ctx, "POST", selfReviewPath,
+			strings.NewReader(mayI(t, "list", "/pods", "a")))
 		w := httptest.NewRecorder()
 		s.selfReview(w, withCaller(r, &caller{same: true, waiting: newPlaces(100)}))
 		if w.Code != 201 || strings.Contains(w.Body.String(), `"allowed":true`) != (i > 0) || vain() != 1 {
@@ -87,7 +89,8 @@ func TestSelfReviewBrokenOff(t *testing.T) {
 	}))
 	defer breaks.Close()
 	s := start(t, Options{File: podsOfK9s(t), Link: linkTo(t, breaks, LinkOptions{})})
-	r, err := http.NewRequestWithContext(t.Context(), "POST", local+selfReviewPath, strings.NewReader(mayI(t, "list", "/pods", "a")))
+	r, err := http.NewRequestWithContext(t.Context(), "POST", local+selfReviewPath,
+		strings.NewReader(mayI(t, "list", "/pods", "a")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +99,8 @@ func TestSelfReviewBrokenOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 201 || !strings.Contains(string(body), `"allowed":true`) {
+	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 201 ||
+		!strings.Contains(string(body), `"allowed":true`) {
 		t.Errorf("%s %s %v", resp.Status, body, err)
 	}
 }
@@ -125,10 +129,12 @@ func TestSelfReviewOfOthers(t *testing.T) {
 		may            bool
 	}{
 		{"list", "/pods", true}, {"watch", "/pods", false}, {"get", "/pods", true},
-		{"get", "/pods/q", true}, {"list", "/pods/q", false}, {"watch", "/pods/q", false}, {"get", "/pods/q/status", false},
+		{"get", "/pods/q", true}, {"list", "/pods/q", false}, {"watch", "/pods/q", false},
+		{"get", "/pods/q/status", false},
 		{"list", "/pods/r", true}, {"get", "/pods/r", false},
 	} {
-		a := send(t, bob, "POST", r.addr+selfReviewPath, strings.NewReader(mayI(t, tc.verb, tc.resource, "a")), "Content-Type", "application/json")
+		a := send(t, bob, "POST", r.addr+selfReviewPath, strings.NewReader(mayI(t, tc.verb, tc.resource, "a")),
+			"Content-Type", "application/json")
 		if !a.has(201, fmt.Sprintf(`"allowed":%t`, tc.may)) {
 			t.Errorf("%s %s: %d %s", tc.verb, tc.resource, a.code, a.body)
 		}

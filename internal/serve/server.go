@@ -53,7 +53,8 @@ type Server struct {
 
 // New returns a server that listens nowhere yet.
 func New(o Options) *Server {
-	s := &Server{file: o.File, link: o.Link, schemas: o.Schemas, limits: o.Limits.withDefaults(), errors: panics.Logger(o.Failed), inTime: inTime, inOrder: 2 * time.Second}
+	s := &Server{file: o.File, link: o.Link, schemas: o.Schemas, limits: o.Limits.withDefaults(),
+		errors: panics.Logger(o.Failed), inTime: inTime, inOrder: 2 * time.Second}
 	if s.link != nil {
 		s.onward = &onward{s.link}
 		s.documents = &outage{clock: s.link.reviews.clock} // each one has waited
@@ -96,7 +97,8 @@ func (s *Server) Unix(path string) error {
 }
 
 // ErrOffLoopback: users of other machines could read the traffic.
-var ErrOffLoopback = errors.New("it can be reached from other machines, which needs TLS: give --tls-listen with --tls-cert and --tls-key")
+var ErrOffLoopback = errors.New("it can be reached from other machines, which needs TLS: give --tls-listen with " +
+	"--tls-cert and --tls-key")
 
 // Loopback lets in callers with the token, at an address of this machine only. It returns
 // the address and the CA certificate for it: clients send tokens only over TLS.
@@ -116,7 +118,8 @@ func (s *Server) Loopback(addr, token string) (at net.Addr, ca []byte, err error
 	if err != nil {
 		return nil, nil, fmt.Errorf("the address to listen at (--listen): %w", err)
 	}
-	s.serve(l, public(holderOf(token)), &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
+	s.serve(l, public(holderOf(token)),
+		&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
 	return l.Addr(), ca, nil
 }
 

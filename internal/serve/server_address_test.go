@@ -13,7 +13,8 @@ import (
 func TestOffLoopback(t *testing.T) {
 	s := start(t, Options{File: fileOf(t, apifile.Options{})})
 	for _, addr := range []string{"", ":0", "0.0.0.0:0", "[::]:0"} {
-		if _, _, err := s.Loopback(addr, "token"); !errors.Is(err, ErrOffLoopback) || !strings.Contains(err.Error(), `"`+addr+`"`) {
+		if _, _, err := s.Loopback(addr, "token"); !errors.Is(err, ErrOffLoopback) ||
+			!strings.Contains(err.Error(), `"`+addr+`"`) {
 			t.Errorf("%q: %v", addr, err)
 		}
 	}

@@ -37,16 +37,19 @@ func watchesEndInOrder(t *testing.T, file File) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
 	overTLS := func(http2 bool) *http.Client {
-		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: http2}
+		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+			ForceAttemptHTTP2: http2}
 		t.Cleanup(tr.CloseIdleConnections)
 		return &http.Client{Transport: tr, Timeout: time.Minute}
 	}
 	ended := make(chan error)
 	watches := 0
-	for base, clients := range map[string][]*http.Client{local: {s.socket}, "https://" + at.String(): {overTLS(true), overTLS(false)}} {
+	for base, clients := range map[string][]*http.Client{local: {s.socket},
+		"https://" + at.String(): {overTLS(true), overTLS(false)}} {
 		for _, c := range clients {
 			for range 3 {
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+maps+"?watch=true&resourceVersion=0", nil)
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+					base+maps+"?watch=true&resourceVersion=0", nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -76,7 +76,8 @@ func TestShared(t *testing.T) {
 	has("nobody has it", `"uid":"ax"`)
 	first := watch(t, s)
 
-	end := life("20", &corev1.ConfigMap{ObjectMeta: object("a", "x", 1)}, &corev1.ConfigMap{ObjectMeta: object("a", "y", 11)})
+	end := life("20", &corev1.ConfigMap{ObjectMeta: object("a", "x", 1)},
+		&corev1.ConfigMap{ObjectMeta: object("a", "y", 11)})
 	if line, err := first.ReadString('\n'); err == nil {
 		t.Errorf("the watch of an earlier state brings %s", line)
 	}
@@ -103,7 +104,8 @@ func TestShared(t *testing.T) {
 // stream that breaks off in HTTP/2 for an event with an error, which kubectl prints.
 func TestOwnerBreaksOff(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
-	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{}), "10", &corev1.ConfigMap{ObjectMeta: object("a", "x", 1)})
+	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{}), "10",
+		&corev1.ConfigMap{ObjectMeta: object("a", "x", 1)})
 	sock, err := live.Serve(db, live.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +136,8 @@ func TestSharedWithoutSocket(t *testing.T) {
 		return boltstore.Open(path, boltstore.Options{ReadOnly: true, GiveWay: true, LockTimeout: -1})
 	}, apifile.Options{})
 	s := start(t, Options{File: file})
-	if a := s.get(maps); !a.has(503, "has the file open already") || !strings.Contains(a.body, `"message":"open `) || a.header.Get("Retry-After") == "" {
+	if a := s.get(maps); !a.has(503, "has the file open already") || !strings.Contains(a.body, `"message":"open `) ||
+		a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", a.code, a.body)
 	}
 	if err := db.Close(); err != nil {

@@ -28,8 +28,12 @@ func TestSilentStream(t *testing.T) {
 	}{
 		{"the client leaves", false, false, net.Conn.Close},
 		{"the client leaves, over TLS", true, false, net.Conn.Close},
-		{"the client has sent everything", false, false, func(c net.Conn) error { return c.(*net.UnixConn).CloseWrite() }},
-		{"the client has sent everything, over TLS", true, false, func(c net.Conn) error { return c.(*tls.Conn).CloseWrite() }},
+		{"the client has sent everything", false, false, func(c net.Conn) error {
+			return c.(*net.UnixConn).CloseWrite()
+		}},
+		{"the client has sent everything, over TLS", true, false, func(c net.Conn) error {
+			return c.(*tls.Conn).CloseWrite()
+		}},
 		{"the server ends", false, true, nil},
 		{"the server ends, over TLS", true, true, nil},
 	} {
@@ -44,7 +48,8 @@ func TestSilentStream(t *testing.T) {
 			}))
 			defer server.Close()
 			defer close(over)
-			s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{}), Limits: Limits{Stall: 100 * time.Millisecond}})
+			s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{}),
+				Limits: Limits{Stall: 100 * time.Millisecond}})
 			at, ca, err := s.Loopback("127.0.0.1:0", "token")
 			if err != nil {
 				t.Fatal(err)
@@ -53,7 +58,8 @@ func TestSilentStream(t *testing.T) {
 			if tc.secure {
 				pool := x509.NewCertPool()
 				pool.AppendCertsFromPEM(ca)
-				conn, err = tls.Dial("tcp", at.String(), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+				conn, err = tls.Dial("tcp", at.String(),
+					&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 			} else {
 				conn, err = net.Dial("unix", filepath.Join(s.dir, "s"))
 			}
@@ -61,7 +67,9 @@ func TestSilentStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			if _, err := io.WriteString(conn, "GET /api/v1/namespaces/a/pods/p/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"); err != nil {
+			if _, err := io.WriteString(conn,
+				"GET /api/v1/namespaces/a/pods/p/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+
+					"token\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -91,6 +99,8 @@ func upgraded(w http.ResponseWriter, r *http.Request) (net.Conn, *bufio.ReadWrit
 	if err != nil {
 		panic(err) // the test's client gets no stream
 	}
-	_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade")) // the test sees it missing
+	// the test sees it missing
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
+		r.Header.Get("Upgrade"))
 	return conn, buf
 }

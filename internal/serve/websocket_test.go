@@ -47,12 +47,14 @@ func TestTokenOfBrowser(t *testing.T) {
 		as        string // "" is refused
 	}{
 		{"a token", remote, other + ", " + token("token-of-ann"), "ann"},
-		{"a token, in a line of its own", remote, token("token-of-ann") + "\r\nSec-WebSocket-Protocol: " + other, "ann"},
+		{"a token, in a line of its own", remote, token("token-of-ann") + "\r\nSec-WebSocket-Protocol: " + other,
+			"ann"},
 		{"another token", remote, other + "," + token("guess"), ""},
 		{"no other protocol", remote, token("token-of-ann"), ""},
 		{"two tokens", remote, other + "," + token("token-of-ann") + "," + token("token-of-ann"), ""},
 		{"not base64", remote, other + ",base64url.bearer.authorization.k8s.io.%", ""},
-		{"a header counts first", remote, other + "," + token("guess") + "\r\nAuthorization: Bearer token-of-ann", "ann"},
+		{"a header counts first", remote, other + "," + token("guess") + "\r\nAuthorization: Bearer token-of-ann",
+			"ann"},
 		{"the token of the kubeconfig", loopback, other + "," + token("own-token"), "own"},
 		{"another token at the loopback address", loopback, other + "," + token("token-of-ann"), ""},
 		{"at the socket", socket, other + "," + token("token-of-ann"), "own"},
@@ -63,7 +65,8 @@ func TestTokenOfBrowser(t *testing.T) {
 			t.Fatal(err)
 		}
 		before, _ := c.counts()
-		line := upgrade(t, conn, "/api/v1/namespaces/a/pods/p/exec?command=sh", "websocket", "Sec-WebSocket-Protocol: "+tc.protocols+"\r\n")
+		line := upgrade(t, conn, "/api/v1/namespaces/a/pods/p/exec?command=sh", "websocket",
+			"Sec-WebSocket-Protocol: "+tc.protocols+"\r\n")
 		_ = conn.Close() // it has done its work
 		after, _ := c.counts()
 		if tc.as == "" {
@@ -73,7 +76,8 @@ func TestTokenOfBrowser(t *testing.T) {
 			continue
 		}
 		got := c.last()
-		if line != "hello\n" || after != before+1 || got.as != tc.as || strings.Join(got.header.Values("Sec-Websocket-Protocol"), ",") != other {
+		if line != "hello\n" || after != before+1 || got.as != tc.as ||
+			strings.Join(got.header.Values("Sec-Websocket-Protocol"), ",") != other {
 			t.Errorf("%s: %q as %s: %q", tc.name, line, got.as, got.header.Values("Sec-Websocket-Protocol"))
 		}
 	}

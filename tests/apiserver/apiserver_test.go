@@ -66,7 +66,8 @@ func testRestart(t *testing.T, s *Server) {
 	defer w.Stop()
 	e := <-w.ResultChan()
 	status, _ := e.Object.(*metav1.Status)
-	if e.Type != watch.Error || status == nil || status.Code != http.StatusGone || status.Reason != metav1.StatusReasonExpired {
+	if e.Type != watch.Error || status == nil || status.Code != http.StatusGone ||
+		status.Reason != metav1.StatusReasonExpired {
 		t.Fatalf("resume after a restart: got %v %v, want an ERROR event with 410", e.Type, e.Object)
 	}
 }
@@ -122,7 +123,8 @@ func testRequests(t *testing.T, s *Server) {
 		t.Fatal(err)
 	}
 	got := all.UserAgent("harness/").Path("/api/v1/secrets")
-	if len(got) != 2 || got[0].Verb != "list" || got[1].Verb != "watch" || got[1].User != Admin || got[1].Stage != StageStarted {
+	if len(got) != 2 || got[0].Verb != "list" || got[1].Verb != "watch" || got[1].User != Admin ||
+		got[1].Stage != StageStarted {
 		t.Errorf("got %+v, want a list and an open watch of %s", got, Admin)
 	}
 	if full := got.FullReads(); len(full) != 1 || full[0].Verb != "list" {
@@ -156,7 +158,8 @@ func testGrant(t *testing.T, s *Server) {
 	if err := list(); !apierrors.IsForbidden(err) {
 		t.Errorf("with rights taken away: got %v, want forbidden", err)
 	}
-	_, err := kubernetes.NewForConfigOrDie(s.ConfigFor("nobody")).CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
+	_, err := kubernetes.NewForConfigOrDie(s.ConfigFor("nobody")).CoreV1().Secrets("").List(t.Context(),
+		metav1.ListOptions{})
 	if !apierrors.IsUnauthorized(err) {
 		t.Errorf("unknown user: got %v, want unauthorized", err)
 	}
@@ -217,7 +220,8 @@ func create(t *testing.T, s *Server, name string) *corev1.ConfigMap {
 	if name == "" {
 		obj.GenerateName = "any-"
 	}
-	obj, err := s.Client(t).CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), obj, metav1.CreateOptions{})
+	obj, err := s.Client(t).CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), obj,
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

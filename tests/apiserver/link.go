@@ -29,7 +29,8 @@ func (s *Server) Link(t testing.TB) *Link {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &Link{t: t, to: strings.TrimPrefix(s.Config().Host, "https://"), addr: fmt.Sprintf("127.0.0.1:%d", port), conns: map[net.Conn]bool{}}
+	k := &Link{t: t, to: strings.TrimPrefix(s.Config().Host, "https://"), addr: fmt.Sprintf("127.0.0.1:%d", port),
+		conns: map[net.Conn]bool{}}
 	k.Restore()
 	t.Cleanup(k.Lose)
 	return k

@@ -152,7 +152,8 @@ func (s *Server) StartAPIServer(ctx context.Context) error {
 	if err := s.advance(ctx); err != nil {
 		return err
 	}
-	p, err := startProcess("kube-apiserver", filepath.Join(s.assets, "kube-apiserver"), s.path("kube-apiserver.log"), s.apiserverFlags()...)
+	p, err := startProcess("kube-apiserver", filepath.Join(s.assets, "kube-apiserver"), s.path("kube-apiserver.log"),
+		s.apiserverFlags()...)
 	if err != nil {
 		return err
 	}

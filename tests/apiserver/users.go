@@ -138,12 +138,16 @@ func attributes(rules []rbacv1.PolicyRule) []authorizationv1.ResourceAttributes 
 	return out
 }
 
-func untilAllowed(ctx context.Context, client kubernetes.Interface, user string, attr authorizationv1.ResourceAttributes, want bool) error {
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &attr}}
-	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
-		got, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		return err == nil && got.Status.Allowed == want, err
-	})
+func untilAllowed(
+	ctx context.Context, client kubernetes.Interface, user string, attr authorizationv1.ResourceAttributes, want bool,
+) error {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user,
+		ResourceAttributes: &attr}}
+	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 10*time.Second, true,
+		func(ctx context.Context) (bool, error) {
+			got, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			return err == nil && got.Status.Allowed == want, err
+		})
 }
 
 // The files that the server is started with.

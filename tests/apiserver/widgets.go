@@ -34,11 +34,12 @@ func (s *Server) InstallWidgets(ctx context.Context) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		err := client.RESTClient().Get().AbsPath("/apis/example.com/v1/widgets").Do(ctx).Error()
-		if apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) {
-			return false, nil
-		}
-		return err == nil, err
-	})
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 30*time.Second, true,
+		func(ctx context.Context) (bool, error) {
+			err := client.RESTClient().Get().AbsPath("/apis/example.com/v1/widgets").Do(ctx).Error()
+			if apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) {
+				return false, nil
+			}
+			return err == nil, err
+		})
 }

@@ -40,8 +40,12 @@ var apiReads = []apiRead{
 	{name: "list, JSON", query: "resourceVersion=0", accept: asJSON},
 	{name: "list, protobuf", query: "resourceVersion=0", accept: asProto},
 	{name: "list, table", query: "resourceVersion=0", accept: asTable},
-	{name: "watch with initial events, JSON", query: "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", accept: asJSON, until: initialEnd},
-	{name: "watch with initial events, protobuf", query: "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", accept: asProto + ";stream=watch", until: initialEnd},
+	{name: "watch with initial events, JSON",
+		query:  "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+		accept: asJSON, until: initialEnd},
+	{name: "watch with initial events, protobuf",
+		query:  "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+		accept: asProto + ";stream=watch", until: initialEnd},
 }
 
 // apiRow has the times of a read, in pairs.
@@ -79,7 +83,8 @@ func runAPI(ctx context.Context, o options) (text string, err error) {
 
 // apiRows fills a file with n pods, serves it, and asks it and the server in turn.
 func (b *bench) apiRows(ctx context.Context, n int) ([]apiRow, error) {
-	p, err := b.launch(ctx, spec{Kind: kubewake, Mode: fill, Host: b.server.Config().Host, Pods: n, Confirm: int(reflector.ConfirmBookmark)})
+	p, err := b.launch(ctx, spec{Kind: kubewake, Mode: fill, Host: b.server.Config().Host, Pods: n,
+		Confirm: int(reflector.ConfirmBookmark)})
 	if err != nil {
 		return nil, err
 	}
@@ -186,11 +191,13 @@ func readUntil(body io.Reader, text string) (n int64, err error) {
 // apiText is the table.
 func apiText(rows []apiRow, machine string, pairs int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Machine: %s.\nMedians of %d pairs; the ratio is the median of the pairs' ratios.\n", machine, pairs)
+	fmt.Fprintf(&b, "Machine: %s.\nMedians of %d pairs; the ratio is the median of the pairs' ratios.\n", machine,
+		pairs)
 	b.WriteString("\n| pods | read | file | kube-apiserver | ratio | body |\n|---:|---|---:|---:|---:|---:|\n")
 	for _, r := range rows {
 		m := medians(r.pairs, func(p apiPair) (float64, float64) { return p.file, p.server })
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", thousands(r.pods), r.read.name, duration(m.kubewake), duration(m.stock), ratio(m.ratio), size(r.pairs[0].bytes))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", thousands(r.pods), r.read.name, duration(m.kubewake),
+			duration(m.stock), ratio(m.ratio), size(r.pairs[0].bytes))
 	}
 	return b.String()
 }

@@ -14,5 +14,7 @@
 // dependency, such as a SQL engine or controller-runtime, are built separately. So is the
 // program that draws. They share package measured.
 //
-//	cd tests && go run ./bench [-what restart,idle,stream,api,growth,day] [-parts speed,latency,work,bytes,idle] [-sizes 1000,5000] [-pairs 3] [-out file] [-save file] [-draw file] [-profile folder]
+// cd tests && go run ./bench [-what restart,idle,stream,api,growth,day] [-parts
+// speed,latency,work,bytes,idle] [-sizes 1000,5000] [-pairs 3] [-out file] [-save file] [-draw
+// file] [-profile folder]
 package main

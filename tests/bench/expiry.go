@@ -62,7 +62,8 @@ func (b *bench) expire(ctx context.Context, k kind, n int, round string, decoded
 	}
 	defer link.close()
 	r.Marked, r.Deleted = touched(n)
-	p, err := b.launch(ctx, spec{Kind: k, Mode: live, Host: link.host(), Pods: n, Changes: r.Marked, Deletes: r.Deleted, Mark: round, Limited: true, Decoded: decoded})
+	p, err := b.launch(ctx, spec{Kind: k, Mode: live, Host: link.host(), Pods: n, Changes: r.Marked,
+		Deletes: r.Deleted, Mark: round, Limited: true, Decoded: decoded})
 	if err != nil {
 		return r, err
 	}
@@ -108,7 +109,8 @@ func (b *bench) expire(ctx context.Context, k kind, n int, round string, decoded
 // oneList is the size of a compressed list of all pods without pages, in bytes.
 func (b *bench) oneList(ctx context.Context) (int64, error) {
 	cfg := b.server.Config()
-	cfg.ContentType, cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf"
+	cfg.ContentType, cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf",
+		"application/vnd.kubernetes.protobuf"
 	w := &measured.Wire{}
 	w.Attach(cfg)
 	client, err := kubernetes.NewForConfig(cfg)

@@ -116,7 +116,8 @@ func (b *bench) build(ctx context.Context) error {
 // grown creates pods until there are n, and measures all programs in turn, the limits,
 // and restarts of the API server.
 func (b *bench) grown(ctx context.Context, n int) (s measured.Size, err error) {
-	s = measured.Size{Pods: n, Date: time.Now().Format(time.DateOnly), Lives: map[kind][]measured.Lives{}, Reads: map[kind][]measured.Reads{}, Repair: map[kind][]measured.Repair{}}
+	s = measured.Size{Pods: n, Date: time.Now().Format(time.DateOnly), Lives: map[kind][]measured.Lives{},
+		Reads: map[kind][]measured.Reads{}, Repair: map[kind][]measured.Repair{}}
 	if s.MeanJSON, err = b.pods.grow(ctx, n); err != nil {
 		return s, err
 	}
@@ -127,7 +128,8 @@ func (b *bench) grown(ctx context.Context, n int) (s measured.Size, err error) {
 			if err != nil {
 				return s, fmt.Errorf("%s: %w", k, err)
 			}
-			progress("%d pods, %s: first sync %v, restart told %v, synced %v", n, k, l.Start().Synced, l.Restart.Told, l.Restart.Synced)
+			progress("%d pods, %s: first sync %v, restart told %v, synced %v", n, k, l.Start().Synced, l.Restart.Told,
+				l.Restart.Synced)
 			s.Lives[k] = append(s.Lives[k], l)
 		}
 		l, err := b.limits(ctx)

@@ -15,7 +15,8 @@ func grownRun(machine string, seconds int, sizes ...int) *measured.Growth {
 	g := &measured.Growth{Machine: machine}
 	d := time.Duration(seconds) * time.Second
 	for _, n := range sizes {
-		s := measured.Size{Pods: n, MeanJSON: 7800, Load: [2]string{"1.0 2.0", "3.0 4.0"}, Lives: map[kind][]measured.Lives{},
+		s := measured.Size{Pods: n, MeanJSON: 7800, Load: [2]string{"1.0 2.0", "3.0 4.0"},
+			Lives:  map[kind][]measured.Lives{},
 			Limits: []measured.Limits{{Put: d, Decode: d, List: d, ListBytes: int64(seconds)}}}
 		for _, k := range restarted {
 			s.Lives[k] = []measured.Lives{{Restart: report{Read: d, Told: d, Synced: d}}}
@@ -24,7 +25,8 @@ func grownRun(machine string, seconds int, sizes ...int) *measured.Growth {
 		g.Sizes = append(g.Sizes, s)
 	}
 	last := &g.Sizes[len(sizes)-1]
-	last.Reads = map[kind][]measured.Reads{kubewake: {{Get: 340 * time.Nanosecond, Namespace: 34 * time.Microsecond, All: d}}}
+	last.Reads = map[kind][]measured.Reads{kubewake: {{Get: 340 * time.Nanosecond, Namespace: 34 * time.Microsecond,
+		All: d}}}
 	last.Repair = map[kind][]measured.Repair{}
 	for _, k := range peers {
 		last.Repair[k] = []measured.Repair{{Back: d, Equal: d}}
@@ -48,7 +50,8 @@ func TestGrowthText(t *testing.T) {
 	all.Add(today)
 	text := growthText(all)
 	for _, want := range []string{
-		"Machine: a.\n1,000 pods of 7,800 bytes of JSON: 1 round; load average over one and five minutes 1.0 2.0 before, 3.0 4.0 after.\n",
+		"Machine: a.\n1,000 pods of 7,800 bytes of JSON: 1 round; load average over one and five minutes 1.0 2.0 " +
+			"before, 3.0 4.0 after.\n",
 		"10,000 pods of 7,800 bytes of JSON: 1 round, on 2026-11-27; load",
 		"- **missed**: a first sync of 1,000 pods no slower than with client-go: 6.00 s to 3.00 s, ratio 2.00\n",
 		"| | program | 1,000 | 10,000 | 100,000 |\n|---|---|---:|---:|---:|\n",

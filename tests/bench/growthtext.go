@@ -50,12 +50,15 @@ func growthText(g *measured.Growth) string {
 		if s.Date != "" {
 			rounds += ", on " + s.Date
 		}
-		fmt.Fprintf(&b, "%s pods of %s bytes of JSON: "+rounds+"; load average over one and five minutes %s before, %s after.\n",
+		fmt.Fprintf(&b, "%s pods of %s bytes of JSON: "+rounds+"; load average over one and five minutes %s "+
+			"before, %s after.\n",
 			thousands(s.Pods), thousands(s.MeanJSON), len(s.Limits), s.Load[0], s.Load[1])
 	}
 	growthMarks(&b, g)
 	grownTable(&b, g, "First sync into nothing", peers, firstFigures, measured.Lives.Start)
-	grownTable(&b, g, "Restart, by number of pods", restarted, restartFigures, func(l measured.Lives) report { return l.Restart })
+	grownTable(&b, g, "Restart, by number of pods", restarted, restartFigures, func(l measured.Lives) report {
+		return l.Restart
+	})
 	limitsTable(&b, g)
 	readsTable(&b, g)
 	for _, s := range g.Sizes {
@@ -101,7 +104,8 @@ func grownHead(b *strings.Builder, g *measured.Growth, title, columns string) {
 	fmt.Fprintf(b, "\n|%s\n", line)
 }
 
-func grownTable(b *strings.Builder, g *measured.Growth, title string, programs []kind, figures []grownFigure, of func(measured.Lives) report) {
+func grownTable(b *strings.Builder, g *measured.Growth, title string, programs []kind, figures []grownFigure,
+	of func(measured.Lives) report) {
 	grownHead(b, g, title, "| | program |")
 	for _, f := range figures {
 		for _, k := range programs {
@@ -110,7 +114,9 @@ func grownTable(b *strings.Builder, g *measured.Growth, title string, programs [
 			}
 			fmt.Fprintf(b, "| %s | %s |", f.name, k)
 			for _, s := range g.Sizes {
-				fmt.Fprintf(b, " %s |", f.unit(measured.Figure(s.Lives[k], func(l measured.Lives) float64 { return f.figure(of(l)) })))
+				fmt.Fprintf(b, " %s |", f.unit(measured.Figure(s.Lives[k], func(l measured.Lives) float64 {
+					return f.figure(of(l))
+				})))
 			}
 			b.WriteString("\n")
 		}
@@ -124,9 +130,15 @@ func limitsTable(b *strings.Builder, g *measured.Growth) {
 		figure func(measured.Limits) float64
 		unit   unit
 	}{
-		{"bbolt: put all objects in protobuf, 1,000 in each synced transaction", func(l measured.Limits) float64 { return ms(l.Put) }, duration},
-		{"decode all objects from protobuf, on all cores", func(l measured.Limits) float64 { return ms(l.Decode) }, duration},
-		{"one list without pages, compressed, read and not decoded", func(l measured.Limits) float64 { return ms(l.List) }, duration},
+		{"bbolt: put all objects in protobuf, 1,000 in each synced transaction", func(l measured.Limits) float64 {
+			return ms(l.Put)
+		}, duration},
+		{"decode all objects from protobuf, on all cores", func(l measured.Limits) float64 {
+			return ms(l.Decode)
+		}, duration},
+		{"one list without pages, compressed, read and not decoded", func(l measured.Limits) float64 {
+			return ms(l.List)
+		}, duration},
 		{"its body", func(l measured.Limits) float64 { return float64(l.ListBytes) }, size},
 	} {
 		fmt.Fprintf(b, "| %s |", f.name)
@@ -170,7 +182,8 @@ func repairTable(b *strings.Builder, s measured.Size) {
 		return
 	}
 	marked, deleted := touched(s.Pods)
-	fmt.Fprintf(b, "\n### Repair with %s pods, %s of which changed and %s were deleted\n\n| |", thousands(s.Pods), thousands(marked), thousands(deleted))
+	fmt.Fprintf(b, "\n### Repair with %s pods, %s of which changed and %s were deleted\n\n| |", thousands(s.Pods),
+		thousands(marked), thousands(deleted))
 	line := "|---|"
 	for _, k := range peers {
 		fmt.Fprintf(b, " %s |", k)
@@ -187,7 +200,9 @@ func repairTable(b *strings.Builder, s measured.Size) {
 		{"handler calls", func(r measured.Repair) float64 { return float64(r.Adds + r.Updates + r.Deletes) }, count},
 		{"bodies received", func(r measured.Repair) float64 { return float64(r.Traffic.Bodies) }, size},
 		{"peak of anonymous memory", func(r measured.Repair) float64 { return float64(r.Memory.PeakAnon) }, size},
-		{"processor time until 3 s after the last change", func(r measured.Repair) float64 { return ms(r.Processor) }, duration},
+		{"processor time until 3 s after the last change", func(r measured.Repair) float64 {
+			return ms(r.Processor)
+		}, duration},
 	} {
 		fmt.Fprintf(b, "| %s |", f.name)
 		for _, k := range peers {

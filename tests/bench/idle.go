@@ -41,25 +41,33 @@ var smallTypes = []smallType{
 	{"configmaps", core, &corev1.ConfigMap{}, func(m metav1.ObjectMeta) runtime.Object {
 		return &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{"a": "b"}}
 	}},
-	{"secrets", core, &corev1.Secret{}, func(m metav1.ObjectMeta) runtime.Object { return &corev1.Secret{ObjectMeta: m} }},
+	{"secrets", core, &corev1.Secret{}, func(m metav1.ObjectMeta) runtime.Object {
+		return &corev1.Secret{ObjectMeta: m}
+	}},
 	{"serviceaccounts", core, &corev1.ServiceAccount{}, func(m metav1.ObjectMeta) runtime.Object {
 		return &corev1.ServiceAccount{ObjectMeta: m}
 	}},
-	{"limitranges", core, &corev1.LimitRange{}, func(m metav1.ObjectMeta) runtime.Object { return &corev1.LimitRange{ObjectMeta: m} }},
+	{"limitranges", core, &corev1.LimitRange{}, func(m metav1.ObjectMeta) runtime.Object {
+		return &corev1.LimitRange{ObjectMeta: m}
+	}},
 	{"resourcequotas", core, &corev1.ResourceQuota{}, func(m metav1.ObjectMeta) runtime.Object {
 		return &corev1.ResourceQuota{ObjectMeta: m}
 	}},
 	{"services", core, &corev1.Service{}, func(m metav1.ObjectMeta) runtime.Object {
-		return &corev1.Service{ObjectMeta: m, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"a": "b"}}}
+		return &corev1.Service{ObjectMeta: m,
+			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"a": "b"}}}
 	}},
 	{"roles", rbac, &rbacv1.Role{}, func(m metav1.ObjectMeta) runtime.Object { return &rbacv1.Role{ObjectMeta: m} }},
 	{"rolebindings", rbac, &rbacv1.RoleBinding{}, func(m metav1.ObjectMeta) runtime.Object {
-		return &rbacv1.RoleBinding{ObjectMeta: m, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: m.Name}}
+		return &rbacv1.RoleBinding{ObjectMeta: m,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: m.Name}}
 	}},
 	{"networkpolicies", nets, &networkingv1.NetworkPolicy{}, func(m metav1.ObjectMeta) runtime.Object {
 		return &networkingv1.NetworkPolicy{ObjectMeta: m}
 	}},
-	{"endpointslices", func(c kubernetes.Interface) rest.Interface { return c.DiscoveryV1().RESTClient() }, &discoveryv1.EndpointSlice{}, func(m metav1.ObjectMeta) runtime.Object {
+	{"endpointslices", func(c kubernetes.Interface) rest.Interface {
+		return c.DiscoveryV1().RESTClient()
+	}, &discoveryv1.EndpointSlice{}, func(m metav1.ObjectMeta) runtime.Object {
 		return &discoveryv1.EndpointSlice{ObjectMeta: m, AddressType: discoveryv1.AddressTypeIPv4}
 	}},
 }
@@ -71,7 +79,8 @@ const smallObjects = 25
 func makeSmall(ctx context.Context, client kubernetes.Interface) error {
 	for _, t := range smallTypes {
 		for i := range smallObjects {
-			obj := t.make(metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("small-%02d", i), Labels: map[string]string{"app": "small"}})
+			obj := t.make(metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("small-%02d", i),
+				Labels: map[string]string{"app": "small"}})
 			if err := t.client(client).Post().Namespace("default").Resource(t.resource).Body(obj).Do(ctx).Error(); err != nil {
 				return fmt.Errorf("create %s: %w", t.resource, err)
 			}
@@ -99,7 +108,8 @@ func smallCaches(p *measured.Program, client kubernetes.Interface) error {
 		if db == nil {
 			lw = cache.ToListWatcherWithWatchListSemantics(lw.(*cache.ListWatch), client)
 			inf = cache.NewSharedIndexInformer(lw, t.like, 0, cache.Indexers{})
-		} else if inf, err = informer.NewSharedIndexInformer(db, lw, t.like, informer.Options{Reflector: reflector.Options{Confirm: reflector.Confirm(p.Confirm)}}); err != nil {
+		} else if inf, err = informer.NewSharedIndexInformer(db, lw, t.like,
+			informer.Options{Reflector: reflector.Options{Confirm: reflector.Confirm(p.Confirm)}}); err != nil {
 			return err
 		}
 		reg, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{})
@@ -171,7 +181,8 @@ func (b *bench) idleRow(ctx context.Context, name string, n int) (idleRow, error
 				return report{}, err
 			}
 		}
-		p, err := b.launch(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n, Types: n == 0, Confirm: int(c)})
+		p, err := b.launch(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n, Types: n == 0,
+			Confirm: int(c)})
 		if err != nil {
 			return report{}, err
 		}
@@ -193,7 +204,8 @@ func (b *bench) idleRow(ctx context.Context, name string, n int) (idleRow, error
 			kind    kind
 			confirm reflector.Confirm
 			into    *[]report
-		}{{kubewake, reflector.ConfirmAuto, &r.auto}, {stock, 0, &r.stock}, {kubewake, reflector.ConfirmBookmark, &r.bookmark}} {
+		}{{kubewake, reflector.ConfirmAuto, &r.auto}, {stock, 0, &r.stock},
+			{kubewake, reflector.ConfirmBookmark, &r.bookmark}} {
 			got, err := start(of.kind, restart, of.confirm)
 			if err != nil {
 				return r, err
@@ -201,7 +213,8 @@ func (b *bench) idleRow(ctx context.Context, name string, n int) (idleRow, error
 			*of.into = append(*of.into, got)
 		}
 		i := len(r.auto) - 1
-		progress("%s: synced after %v, client-go %v, by bookmark %v", name, r.auto[i].Synced, r.stock[i].Synced, r.bookmark[i].Synced)
+		progress("%s: synced after %v, client-go %v, by bookmark %v", name, r.auto[i].Synced, r.stock[i].Synced,
+			r.bookmark[i].Synced)
 	}
 	return r, nil
 }
@@ -209,8 +222,10 @@ func (b *bench) idleRow(ctx context.Context, name string, n int) (idleRow, error
 // idleText is the table.
 func idleText(rows []idleRow, machine string, rounds int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Machine: %s.\nMedians of %d rounds; the worst in brackets; the ratio is the median of the rounds' ratios.\n", machine, rounds)
-	b.WriteString("\n| idle objects | client-go: HasSynced | bodies | `ConfirmAuto`: HasSynced | ratio | bodies | `ConfirmBookmark`: HasSynced | bodies |\n|---|---:|---:|---:|---:|---:|---:|---:|\n")
+	fmt.Fprintf(&b, "Machine: %s.\nMedians of %d rounds; the worst in brackets; the ratio is the median of the "+
+		"rounds' ratios.\n", machine, rounds)
+	b.WriteString("\n| idle objects | client-go: HasSynced | bodies | `ConfirmAuto`: HasSynced | ratio | bodies | " +
+		"`ConfirmBookmark`: HasSynced | bodies |\n|---|---:|---:|---:|---:|---:|---:|---:|\n")
 	of := func(reports []report, figure func(report) float64, u unit) (string, float64) {
 		var all []float64
 		worst := 0.0
@@ -230,7 +245,8 @@ func idleText(rows []idleRow, machine string, rounds int) string {
 			return fmt.Sprintf("%s (%s)", m, duration(worst))
 		}
 		sent := func(reports []report) string { m, _ := of(reports, bodies, size); return m }
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.name, cell(r.stock), sent(r.stock), cell(r.auto), ratio(median(ratios)), sent(r.auto), cell(r.bookmark), sent(r.bookmark))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.name, cell(r.stock), sent(r.stock),
+			cell(r.auto), ratio(median(ratios)), sent(r.auto), cell(r.bookmark), sent(r.bookmark))
 	}
 	return b.String()
 }

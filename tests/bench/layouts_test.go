@@ -147,7 +147,8 @@ func BenchmarkLayouts(b *testing.B) {
 				if l.name == besideName {
 					l = newBesideTree(size)
 				}
-				db, err := bolt.Open(filepath.Join(b.TempDir(), "f.db"), 0o600, &bolt.Options{NoSync: true, FreelistType: bolt.FreelistMapType})
+				db, err := bolt.Open(filepath.Join(b.TempDir(), "f.db"), 0o600,
+					&bolt.Options{NoSync: true, FreelistType: bolt.FreelistMapType})
 				if err != nil {
 					b.Fatal(err)
 				}

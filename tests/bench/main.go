@@ -56,14 +56,17 @@ type options struct {
 }
 
 func parseOptions() (o options, err error) {
-	sizes := flag.String("sizes", "", "numbers of pods; 1000,5000,20000, or 1000,10000 for growth and 1000,5000 for api, if none are stated")
+	sizes := flag.String("sizes", "",
+		"numbers of pods; 1000,5000,20000, or 1000,10000 for growth and 1000,5000 for api, if none are stated")
 	flag.IntVar(&o.pairs, "pairs", 0, "rounds of each measurement; 3, or 5 for idle and api, if not stated")
 	flag.StringVar(&o.out, "out", "../docs/benchmarks.md", "file to write the tables into; empty: none")
 	flag.StringVar(&o.profile, "profile", "", "folder for CPU and heap profiles of each measured program; costs time")
 	flag.StringVar(&o.what, "what", "restart,idle,stream,api,growth,day", "what to measure: one of these, or several")
 	flag.IntVar(&o.events, "events", 40_000, "stream: updates of a feed")
 	flag.StringVar(&o.parts, "parts", "speed,latency,work,bytes,idle", "stream: what of it")
-	flag.StringVar(&o.save, "save", "../docs/pictures/growth.json", "growth: file for all that was measured, beside the pictures; what it has of other sizes stays, if it is of this machine; empty: none")
+	flag.StringVar(&o.save, "save", "../docs/pictures/growth.json",
+		"growth: file for all that was measured, beside the pictures; what it has of other sizes stays, if it is "+
+			"of this machine; empty: none")
 	flag.StringVar(&o.draw, "draw", "", "measure nothing: make tables and pictures of a file that -save has written")
 	flag.Parse()
 	for s := range strings.SplitSeq(*sizes, ",") {

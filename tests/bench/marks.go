@@ -21,15 +21,19 @@ func (r *results) marks() []mark {
 	marks := []mark{
 		r.atAnySize("first read under 10 ms after Open at any size", firstRead, 10, duration),
 		{
-			text: fmt.Sprintf("all pods told from the file in at most a quarter of client-go's time to HasSynced, at %s", atLargest),
-			got:  fmt.Sprintf("%s to %s, ratio %s", duration(replay.kubewake), duration(replay.stock), ratio(replay.ratio)),
-			met:  replay.ratio <= 0.25,
+			text: fmt.Sprintf("all pods told from the file in at most a quarter of client-go's time to "+
+				"HasSynced, at %s", atLargest),
+			got: fmt.Sprintf("%s to %s, ratio %s", duration(replay.kubewake), duration(replay.stock),
+				ratio(replay.ratio)),
+			met: replay.ratio <= 0.25,
 		},
-		r.atAnySize("HasSynced, confirmed by the server, at most 2.5 s after that at any size", confirmed, 2500, duration),
+		r.atAnySize("HasSynced, confirmed by the server, at most 2.5 s after that at any size", confirmed, 2500,
+			duration),
 		r.atAnySize("under 10 KB of bodies on the wire when nothing has changed", bodies, 10e3, size),
 		{
 			text: fmt.Sprintf("anonymous memory in steady state at most a fifth of client-go's, at %s", atLargest),
-			got: fmt.Sprintf("%s to %s, ratio %s (pages of files beside it: %s to %s)", size(memory.kubewake), size(memory.stock), ratio(memory.ratio),
+			got: fmt.Sprintf("%s to %s, ratio %s (pages of files beside it: %s to %s)", size(memory.kubewake),
+				size(memory.stock), ratio(memory.ratio),
 				size(largest.of(file).kubewake), size(largest.of(file).stock)),
 			met: memory.ratio <= 0.2,
 		},
@@ -50,7 +54,8 @@ func (r *results) expiryMarks() []mark {
 	}
 	exact, want := true, r.expiry[0].kubewake.Marked+r.expiry[0].kubewake.Deleted
 	for _, p := range r.expiry {
-		exact = exact && p.kubewake.Updates == p.kubewake.Marked && p.kubewake.Deletes == p.kubewake.Deleted && p.kubewake.Adds == 0
+		exact = exact && p.kubewake.Updates == p.kubewake.Marked && p.kubewake.Deletes == p.kubewake.Deleted &&
+			p.kubewake.Adds == 0
 	}
 	handled := r.ofExpiry(calls)
 	return []mark{
@@ -60,7 +65,8 @@ func (r *results) expiryMarks() []mark {
 		beside("from the ERROR event to watching again no longer than client-go", r.ofExpiry(back), 1, duration),
 		{
 			text: "after it, handler calls are exactly the changed and the deleted",
-			got:  fmt.Sprintf("%s calls for %s changes, client-go's %s", count(handled.kubewake), count(float64(want)), count(handled.stock)), met: exact,
+			got: fmt.Sprintf("%s calls for %s changes, client-go's %s", count(handled.kubewake),
+				count(float64(want)), count(handled.stock)), met: exact,
 		},
 	}
 }
@@ -76,7 +82,8 @@ func (r *results) atAnySize(text string, figure func(report) float64, limit floa
 			most = max(most, figure(p.kubewake))
 		}
 		worst = max(worst, most)
-		got = append(got, fmt.Sprintf("%s with %s pods (worst %s)", u(s.of(figure).kubewake), thousands(s.pods), u(most)))
+		got = append(got, fmt.Sprintf("%s with %s pods (worst %s)", u(s.of(figure).kubewake), thousands(s.pods),
+			u(most)))
 	}
 	return mark{text, strings.Join(got, ", "), worst < limit}
 }

@@ -45,7 +45,8 @@ func newPods(ctx context.Context, server *apiserver.Server) (*pods, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pods{client: client, gen: podgen.New(1), version: v.GitVersion, namespaces: map[string]bool{}, index: map[types.NamespacedName]int{}}
+	p := &pods{client: client, gen: podgen.New(1), version: v.GitVersion, namespaces: map[string]bool{},
+		index: map[types.NamespacedName]int{}}
 	list, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -81,7 +82,8 @@ func (p *pods) namespace(ctx context.Context, name string) error {
 		return nil
 	}
 	p.namespaces[name] = true
-	_, err := p.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := p.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	return err
 }
 
@@ -123,7 +125,8 @@ func (p *pods) change(ctx context.Context, round string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, measured.MarkAnnotation, round)
 	err := parallel(marked, func(i int) error {
 		name := p.names[i*100]
-		_, err := p.client.CoreV1().Pods(name.Namespace).Patch(ctx, name.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bench"})
+		_, err := p.client.CoreV1().Pods(name.Namespace).Patch(ctx, name.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: "bench"})
 		return err
 	})
 	if err != nil {
@@ -135,7 +138,8 @@ func (p *pods) change(ctx context.Context, round string) error {
 		p.deleted = append(p.deleted, p.index[name])
 	}
 	return parallel(deleted, func(i int) error {
-		return p.client.CoreV1().Pods(gone[i].Namespace).Delete(ctx, gone[i].Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+		return p.client.CoreV1().Pods(gone[i].Namespace).Delete(ctx, gone[i].Name,
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	})
 }
 
@@ -156,7 +160,8 @@ func (p *pods) writeOther(ctx context.Context) error {
 // served waits until the server has filled its cache of pods, after a start.
 func (p *pods) served(ctx context.Context) error {
 	for {
-		_, err := p.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{ResourceVersion: "0", Limit: 1, FieldSelector: "metadata.name=none"})
+		_, err := p.client.CoreV1().Pods("").List(ctx,
+			metav1.ListOptions{ResourceVersion: "0", Limit: 1, FieldSelector: "metadata.name=none"})
 		if !apierrors.IsTooManyRequests(err) {
 			return err
 		}

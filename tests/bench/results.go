@@ -45,7 +45,8 @@ func machine(server string) string {
 			}
 		}
 	}
-	m := fmt.Sprintf("%d cores (%s), %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version())
+	m := fmt.Sprintf("%d cores (%s), %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH,
+		runtime.Version())
 	if server != "" {
 		m += fmt.Sprintf(", kube-apiserver %s with etcd, all on this machine", server)
 	}

@@ -179,8 +179,10 @@ func (b *streamBench) run(ctx context.Context, s streamSpec, f *feed, at pace) (
 	}
 	slices.Sort(r.latency)
 	r.duration = time.Duration(slices.Max(r.Told) - w.times[0])
-	progress("%-11s packed %-5v %d events: %.0f/s, median %v, p99 %v, %.1f KB written an event %.1f events a commit, %v processor, fsync %v",
-		s.Kind, s.Packed, at.events, r.rate(), r.quantile(0.5), r.quantile(0.99), r.written()/1000, r.grouped(), r.Processor.Round(time.Millisecond), r.fsync)
+	progress("%-11s packed %-5v %d events: %.0f/s, median %v, p99 %v, %.1f KB written an event %.1f events a "+
+		"commit, %v processor, fsync %v",
+		s.Kind, s.Packed, at.events, r.rate(), r.quantile(0.5), r.quantile(0.99), r.written()/1000, r.grouped(),
+		r.Processor.Round(time.Millisecond), r.fsync)
 	return r, p.end()
 }
 
@@ -328,7 +330,8 @@ func (b *streamBench) bytes(ctx context.Context, res *streamResults) error {
 	for _, c := range writeCases {
 		for _, packed := range []bool{false, true} {
 			for _, f := range []*feed{b.anywhere, b.rollout} {
-				r, err := b.run(ctx, streamSpec{Kind: streamDurable, Packed: packed, Window: c.window, Settle: 6 * time.Second}, f, c.pace)
+				r, err := b.run(ctx, streamSpec{Kind: streamDurable, Packed: packed, Window: c.window,
+					Settle: 6 * time.Second}, f, c.pace)
 				if err != nil {
 					return err
 				}
@@ -353,6 +356,8 @@ var writeCases = []struct {
 	// packed payloads.
 	packed, plain float64
 }{
-	{"1,000 events a second, a window of 100 ms", 100 * time.Millisecond, pace{events: 10_000, each: 1, every: time.Millisecond}, 1.5, 2.5},
-	{"10 events a second, a window of 2 s", 2 * time.Second, pace{events: 400, each: 1, every: 100 * time.Millisecond}, 2, 3},
+	{"1,000 events a second, a window of 100 ms", 100 * time.Millisecond,
+		pace{events: 10_000, each: 1, every: time.Millisecond}, 1.5, 2.5},
+	{"10 events a second, a window of 2 s", 2 * time.Second,
+		pace{events: 400, each: 1, every: 100 * time.Millisecond}, 2, 3},
 }

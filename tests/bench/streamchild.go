@@ -119,7 +119,8 @@ func streamChild(text string) error {
 		running.Wait()
 		return r.db.Close()
 	}
-	time.Sleep(500 * time.Millisecond) // what the sync leaves to be done is not measured, and nothing says when it is over
+	// what the sync leaves to be done is not measured, and nothing says when it is over
+	time.Sleep(500 * time.Millisecond)
 	report, err := r.measure()
 	if err != nil {
 		return err
@@ -129,7 +130,8 @@ func streamChild(text string) error {
 
 // open makes the informer.
 func (r *streamReader) open() error {
-	cfg := &rest.Config{Host: r.Host, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: protoType, AcceptContentTypes: protoType + ",application/json"}}
+	cfg := &rest.Config{Host: r.Host, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: protoType, AcceptContentTypes: protoType + ",application/json"}}
 	if r.Kind != streamStock {
 		reflector.WrapConfig(cfg)
 	}
@@ -194,7 +196,9 @@ func (r *streamReader) handle() (cache.ResourceEventHandlerRegistration, error) 
 }
 
 // handleDurably adds a durable handler. old: it looks at the object of before, too.
-func (r *streamReader) handleDurably(name string, old bool, note func(obj any)) (cache.ResourceEventHandlerRegistration, error) {
+func (r *streamReader) handleDurably(name string, old bool, note func(obj any)) (
+	cache.ResourceEventHandlerRegistration, error,
+) {
 	return r.kept.AddDurableHandler(name, informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
 		if e.Object == nil { // a Reset
 			return nil

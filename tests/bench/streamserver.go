@@ -185,7 +185,8 @@ func (s *streamServer) serve(w http.ResponseWriter, r *http.Request) {
 		s.watch(w, r)
 	case q.Get("fieldSelector") != "":
 		w.Header().Set("Content-Type", protoType)
-		empty, _ := encodeProto(&corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(firstRV)}}, "PodList")
+		empty, _ := encodeProto(&corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(firstRV)}},
+			"PodList")
 		_, _ = w.Write(empty)
 	default:
 		w.Header().Set("Content-Type", protoType)

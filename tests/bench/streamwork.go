@@ -68,7 +68,8 @@ func (r *streamResults) workMarks(b *strings.Builder) {
 		}
 		for _, k := range workKinds[1:3] {
 			m := r.workOf(at, k.name)
-			verdict(b, m.ratio <= 1.5, "%s, %s: processor time of a change at most 1.5 times client-go's: %.0f to %.0f µs, ratio %s",
+			verdict(b, m.ratio <= 1.5, "%s, %s: processor time of a change at most 1.5 times client-go's: %.0f to "+
+				"%.0f µs, ratio %s",
 				k.name, workPaces[at].name, m.kubewake, m.stock, ratio(m.ratio))
 		}
 	}
@@ -78,7 +79,10 @@ func (r *streamResults) workTable(b *strings.Builder) {
 	if len(r.work) == 0 {
 		return
 	}
-	b.WriteString("\n### Processor time of a change\n\nAll of the process's, from the first change to the last handler call, with default options and without automatic compaction.\n\n| | | processor time an event | to client-go | events a commit | written an event | median latency | p99 |\n|---|---|---:|---:|---:|---:|---:|---:|\n")
+	b.WriteString("\n### Processor time of a change\n\nAll of the process's, from the first change to the last " +
+		"handler call, with default options and without automatic compaction.\n\n| | | processor time an event | " +
+		"to client-go | events a commit | written an event | median latency | p99 " +
+		"|\n|---|---|---:|---:|---:|---:|---:|---:|\n")
 	for at := range workPaces {
 		for _, k := range workKinds {
 			of := func(figure func(paced) float64) float64 {
@@ -89,9 +93,12 @@ func (r *streamResults) workTable(b *strings.Builder) {
 				return median(v)
 			}
 			m := r.workOf(at, k.name)
-			fmt.Fprintf(b, "| %s | %s | %.0f µs | %s | %.0f | %s | %s | %s |\n", workPaces[at].name, k.name, m.kubewake, ratio(m.ratio),
+			fmt.Fprintf(b, "| %s | %s | %.0f µs | %s | %.0f | %s | %s | %s |\n", workPaces[at].name, k.name,
+				m.kubewake, ratio(m.ratio),
 				of(paced.grouped), size(of(paced.written)),
-				duration(of(func(p paced) float64 { return ms(p.quantile(0.5)) })), duration(of(func(p paced) float64 { return ms(p.quantile(0.99)) })))
+				duration(of(func(p paced) float64 {
+					return ms(p.quantile(0.5))
+				})), duration(of(func(p paced) float64 { return ms(p.quantile(0.99)) })))
 		}
 	}
 }

@@ -118,7 +118,8 @@ func row(b *strings.Builder, name string, f both, u unit) {
 func (r sizeResult) table(b *strings.Builder) {
 	fmt.Fprintf(b, "\n### Restart with %s pods\n\n", thousands(r.pods))
 	fmt.Fprintf(b, "A pod is %s bytes of JSON on average. ", thousands(r.meanJSON))
-	fmt.Fprintf(b, "The first sync into an empty file took %s; the file is then %s. ", duration(synced(r.fill)), size(float64(r.fill.FileSize)))
+	fmt.Fprintf(b, "The first sync into an empty file took %s; the file is then %s. ", duration(synced(r.fill)),
+		size(float64(r.fill.FileSize)))
 	fmt.Fprintf(b, "A program with a client and no informer has %s of anonymous memory.\n", size(anon(r.idle)))
 	b.WriteString(tableHead)
 	fmt.Fprintf(b, "| Open | %s | – | |\n", duration(r.of(opened).kubewake))
@@ -143,7 +144,8 @@ func (r sizeResult) table(b *strings.Builder) {
 	} {
 		row(b, f.name, r.of(f.figure), f.unit)
 		if f.name == syncedName {
-			fmt.Fprintf(b, "| %s, if nothing at all was written since | %s | | |\n", syncedName, duration(synced(r.still)))
+			fmt.Fprintf(b, "| %s, if nothing at all was written since | %s | | |\n", syncedName,
+				duration(synced(r.still)))
 		}
 	}
 }
@@ -153,7 +155,8 @@ func (r *results) expiryTable(b *strings.Builder) {
 		return
 	}
 	last := r.sizes[len(r.sizes)-1]
-	fmt.Fprintf(b, "\n### The API server restarts under a running program with %s pods, %s of which changed and %s were deleted\n\n",
+	fmt.Fprintf(b, "\n### The API server restarts under a running program with %s pods, %s of which changed and %s "+
+		"were deleted\n\n",
 		thousands(last.pods), thousands(r.expiry[0].kubewake.Marked), thousands(r.expiry[0].kubewake.Deleted))
 	b.WriteString("One list of all of them without pages, compressed, has " + size(r.oneList().stock) + ".\n")
 	b.WriteString("\n| | kubewake | kubewake, pages decoded | client-go | ratio |\n|---|---:|---:|---:|---:|\n")
@@ -175,6 +178,7 @@ func (r *results) expiryTable(b *strings.Builder) {
 	} {
 		m := r.ofExpiry(f.figure)
 		decoded := medians(r.expiry, func(p expiryRound) (float64, float64) { return f.figure(p.decoded), 1 })
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", f.name, f.unit(m.kubewake), f.unit(decoded.kubewake), f.unit(m.stock), ratio(m.ratio))
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", f.name, f.unit(m.kubewake), f.unit(decoded.kubewake),
+			f.unit(m.stock), ratio(m.ratio))
 	}
 }

@@ -63,7 +63,10 @@ func TestMain(m *testing.M) {
 //
 //	mirrored ARGS...   run kubewake mirror until all types are live, then end it with SIGTERM
 //	mirroring ARGS...  the same, and it runs until the script ends; its log so far is in mirror.log
-//	said PATTERN... -- ARGS...  run kubewake until its log has a line for each pattern, then end it; its log is in said.log
+//
+// said PATTERN... -- ARGS...  run kubewake until its log has a line for each pattern, then end
+// it; its log is in said.log
+//
 //	server up|down     let the server answer, or refuse connections
 //	change             change pod shop-1 and secret key, delete pod blog-1, add pod new-1
 //	forbid             the next request for objects is refused
@@ -75,7 +78,10 @@ func TestMain(m *testing.M) {
 //	cycle FILE         make a file in which following bbolt's pages never ends
 //	flip FILE TEXT     change a byte of the text in the file
 //	hides FILE TEXT... the file's bytes have none of the texts; negated, all of them
-//	serving ARGS...    run kubewake serve, or mirror --serve, of f.db, until served or the script ends; its log so far is in serve.log
+//
+// serving ARGS...    run kubewake serve, or mirror --serve, of f.db, until served or the script
+// ends; its log so far is in serve.log
+//
 //	served             end it
 //	api WAY METHOD PATH [BODY]  send a request by a kubeconfig or a .sock; code, warning and body are in api.out
 //	mode FILE MODE     the file has these permissions, in octal
@@ -100,7 +106,9 @@ func TestScripts(t *testing.T) {
 			return writeKubeconfig(path, sim.URL())
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mirrored": mirrored, "mirroring": mirroring, "said": said, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "retire": retire, "change": change, "lock": lock, "unlock": unlock, "cut": cut,
+			"mirrored": mirrored, "mirroring": mirroring, "said": said, "cycle": cycle, "flip": flip,
+			"server": server, "forbid": forbid, "retire": retire, "change": change, "lock": lock, "unlock": unlock,
+			"cut":   cut,
 			"hides": hides, "mode": mode, "prefix": prefix, "serving": serves, "served": served, "api": asked,
 		},
 	})
@@ -122,16 +130,21 @@ func resources() []kubesim.Resource {
 	known := kubesim.DefaultResources()
 	for i := range known {
 		if known[i].Kind == "Widget" {
-			known[i].Columns = []printcolumns.Column{{Name: "Size", Type: "integer", JSONPath: ".spec.size"}, {Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"}}
+			known[i].Columns = []printcolumns.Column{{Name: "Size", Type: "integer", JSONPath: ".spec.size"},
+				{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"}}
 		}
 	}
 	return append(known,
-		kubesim.Resource{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Plural: "events", Namespaced: true, ShortNames: []string{"ev"}},
-		kubesim.Resource{GroupVersionKind: v1("serving.knative.dev", "Service"), Plural: "services", Namespaced: true, ShortNames: []string{"ksvc"}},
+		kubesim.Resource{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Plural: "events",
+			Namespaced: true, ShortNames: []string{"ev"}},
+		kubesim.Resource{GroupVersionKind: v1("serving.knative.dev", "Service"), Plural: "services", Namespaced: true,
+			ShortNames: []string{"ksvc"}},
 		kubesim.Resource{GroupVersionKind: v1("old.example.org", "Relic"), Plural: "relics", Namespaced: true},
-		kubesim.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "old.example.org", Version: "v1beta1", Kind: "Relic"}, Plural: "relics", Namespaced: true},
+		kubesim.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "old.example.org", Version: "v1beta1",
+			Kind: "Relic"}, Plural: "relics", Namespaced: true},
 		kubesim.Resource{GroupVersionKind: v1("b.example.org", "Gadget"), Plural: "gadgets"},
-		kubesim.Resource{GroupVersionKind: v1("c.example.org", "Gadget"), Plural: "gadgets", Namespaced: true, ShortNames: []string{"gd"}},
+		kubesim.Resource{GroupVersionKind: v1("c.example.org", "Gadget"), Plural: "gadgets", Namespaced: true,
+			ShortNames: []string{"gd"}},
 	)
 }
 
@@ -142,29 +155,40 @@ func fill(sim *kubesim.Server) error {
 	}
 	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
 		"metadata": map[string]any{"namespace": "web", "name": "w1"}, "spec": map[string]any{"size": int64(3)}}}
-	knative := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "serving.knative.dev/v1", "kind": "Service",
+	knative := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "serving.knative.dev/v1",
+		"kind":     "Service",
 		"metadata": map[string]any{"namespace": "web", "name": "hello"}}}
 	relic := func(version string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "old.example.org/" + version, "kind": "Relic",
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "old.example.org/" + version,
+			"kind":     "Relic",
 			"metadata": map[string]any{"namespace": "web", "name": version}}}
 	}
 	three, running := int32(3), corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	var errs []error
 	for _, o := range []kubesim.Object{
-		&corev1.Pod{ObjectMeta: meta("web", "shop-1", shop), Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c"}}},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Ready: true, RestartCount: 2, State: running}}}},
-		&corev1.Pod{ObjectMeta: meta("web", "blog-1", nil), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
+		&corev1.Pod{ObjectMeta: meta("web", "shop-1", shop),
+			Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c"}}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1",
+				ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Ready: true, RestartCount: 2,
+					State: running}}}},
+		&corev1.Pod{ObjectMeta: meta("web", "blog-1", nil),
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
 			Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "c",
 				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}}},
 		&corev1.Pod{ObjectMeta: meta("other", "shop-2", shop)},
-		&corev1.Secret{ObjectMeta: meta("web", "key", nil), Data: map[string][]byte{"password": []byte("hunter2")}, Type: corev1.SecretTypeOpaque},
+		&corev1.Secret{ObjectMeta: meta("web", "key", nil), Data: map[string][]byte{"password": []byte("hunter2")},
+			Type: corev1.SecretTypeOpaque},
 		&corev1.ConfigMap{ObjectMeta: meta("web", "conf", nil), Data: map[string]string{"a": "1", "b": "2"}},
-		&appsv1.Deployment{ObjectMeta: meta("web", "shop", shop), Spec: appsv1.DeploymentSpec{Replicas: &three}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1, UpdatedReplicas: 2}},
+		&appsv1.Deployment{ObjectMeta: meta("web", "shop", shop), Spec: appsv1.DeploymentSpec{Replicas: &three},
+			Status: appsv1.DeploymentStatus{ReadyReplicas: 1, UpdatedReplicas: 2}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
-		&corev1.Service{ObjectMeta: meta("web", "shop", shop), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.1.1.1"}},
+		&corev1.Service{ObjectMeta: meta("web", "shop", shop),
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.1.1.1"}},
 		widget, knative, relic("v1beta1"), relic("v1"),
-		&corev1.Event{ObjectMeta: meta("web", "shop-1.started", nil), InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "web", Name: "shop-1"},
-			Type: corev1.EventTypeNormal, Reason: "Started", Message: "Container c started", Source: corev1.EventSource{Component: "kubelet"}},
+		&corev1.Event{ObjectMeta: meta("web", "shop-1.started", nil),
+			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "web", Name: "shop-1"},
+			Type:           corev1.EventTypeNormal, Reason: "Started", Message: "Container c started",
+			Source: corev1.EventSource{Component: "kubelet"}},
 	} {
 		errs = append(errs, sim.Create(o))
 	}
@@ -226,10 +250,13 @@ func change(ts *testscript.TestScript, _ bool, _ []string) {
 	s := sim(ts)
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "web", Name: name, ManagedFields: []metav1.ManagedFieldsEntry{
-			{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}")}}}
+			{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1("{}")}}}
 	}
-	must(ts, s.Update(&corev1.Pod{ObjectMeta: meta("shop-1"), Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "shop:2"}}}}))
-	must(ts, s.Update(&corev1.Secret{ObjectMeta: meta("key"), Data: map[string][]byte{"password": []byte("hunter3")}, Type: corev1.SecretTypeOpaque}))
+	must(ts, s.Update(&corev1.Pod{ObjectMeta: meta("shop-1"),
+		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "shop:2"}}}}))
+	must(ts, s.Update(&corev1.Secret{ObjectMeta: meta("key"), Data: map[string][]byte{"password": []byte("hunter3")},
+		Type: corev1.SecretTypeOpaque}))
 	must(ts, s.Delete(&corev1.Pod{ObjectMeta: meta("blog-1")}))
 	must(ts, s.Create(&corev1.Pod{ObjectMeta: meta("new-1")}))
 }
@@ -238,7 +265,8 @@ func prefix(ts *testscript.TestScript, _ bool, args []string) {
 	to, err := url.Parse(sim(ts).URL())
 	must(ts, err)
 	path := "/k8s/clusters/" + args[0]
-	front := httptest.NewServer(http.StripPrefix(path, &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}))
+	front := httptest.NewServer(http.StripPrefix(path,
+		&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}))
 	ts.Defer(front.Close)
 	must(ts, writeKubeconfig(ts.Getenv("KUBECONFIG"), front.URL+path))
 }
@@ -249,8 +277,11 @@ func forbid(ts *testscript.TestScript, _ bool, _ []string) {
 }
 
 func retire(ts *testscript.TestScript, _ bool, args []string) {
-	sim(ts).FailNext(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/apis/"+args[0]+"/"+args[1]) }, math.MaxInt,
-		kubesim.Answer(apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{}, "", "", 0, true)))
+	sim(ts).FailNext(func(r *http.Request) bool {
+		return strings.HasPrefix(r.URL.Path, "/apis/"+args[0]+"/"+args[1])
+	}, math.MaxInt,
+		kubesim.Answer(apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{}, "", "",
+			0, true)))
 }
 
 func lock(ts *testscript.TestScript, _ bool, args []string) {
@@ -281,12 +312,14 @@ func cycle(ts *testscript.TestScript, _ bool, args []string) {
 	path := ts.MkAbs(args[0])
 	db, err := boltstore.Open(path, boltstore.Options{})
 	must(ts, err)
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
 	must(ts, err)
 	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { must(ts, err) }})
 	must(ts, err)
 	for i := range 1000 {
-		must(ts, r.Page([]runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), ResourceVersion: fmt.Sprint(i + 1)}}}))
+		must(ts, r.Page([]runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web",
+			Name: fmt.Sprint("c", i), ResourceVersion: fmt.Sprint(i + 1)}}}))
 	}
 	_, err = r.Commit("2000", time.Now())
 	must(ts, err)
@@ -299,7 +332,8 @@ func cycle(ts *testscript.TestScript, _ bool, args []string) {
 	const branch, head = 0x01, 16
 	found := 0
 	for at := 0; at < len(b); at += os.Getpagesize() {
-		if page := b[at:]; binary.NativeEndian.Uint16(page[8:]) == branch && binary.NativeEndian.Uint64(page) == uint64(at/os.Getpagesize()) {
+		if page := b[at:]; binary.NativeEndian.Uint16(page[8:]) == branch &&
+			binary.NativeEndian.Uint64(page) == uint64(at/os.Getpagesize()) {
 			copy(page[head+8:head+16], page[:8])
 			found++
 		}

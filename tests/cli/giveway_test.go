@@ -24,13 +24,15 @@ func take(t *testing.T, path string, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var objs []any
 	for i := range 3000 {
-		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprintf("cm%04d", i), ResourceVersion: fmt.Sprint(n)},
+		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web",
+			Name: fmt.Sprintf("cm%04d", i), ResourceVersion: fmt.Sprint(n)},
 			Data: map[string]string{"text": strings.Repeat(fmt.Sprint(n, " "), 100)}})
 	}
 	for range 3 { // what it frees with the first one it uses again
@@ -77,7 +79,8 @@ func TestReadersGiveWay(t *testing.T) {
 	if err != nil && !strings.Contains(errs.String(), "another program has taken the file over") {
 		t.Errorf("get: %v\n%s", err, errs.String())
 	}
-	if n := bytes.Count(all, []byte("name: cm")); n != 3000 && err == nil || n > 3000 || bytes.Contains(all, []byte("2 2 2")) {
+	if n := bytes.Count(all, []byte("name: cm")); n != 3000 && err == nil || n > 3000 ||
+		bytes.Contains(all, []byte("2 2 2")) {
 		t.Errorf("get: %v, %d objects, or not as they were", err, n)
 	}
 
@@ -99,7 +102,8 @@ func TestReadersGiveWay(t *testing.T) {
 				t.Errorf("check: %s", said.String())
 			}
 		case errors.As(err, &exit) && exit.ExitCode() == 2:
-			if text := said.String(); !strings.Contains(text, "another program has taken the file over") && !strings.Contains(text, "in use by another process") {
+			if text := said.String(); !strings.Contains(text, "another program has taken the file over") &&
+				!strings.Contains(text, "in use by another process") {
 				t.Errorf("check: %s", text)
 			}
 		default:

@@ -58,22 +58,26 @@ func TestServes(t *testing.T) {
 	}{
 		{false, 200, "ok", `"lastRelist": "first sync"`, []string{
 			`kubewake_source_objects{source="pods/v1"} 3`, `kubewake_source_phase{phase="live",source="pods/v1"} 1`,
-			`kubewake_source_relists_total{reason="first sync",source="pods/v1"} 1`, `kubewake_source_told_total{source="pods/v1",type="added"} 3`,
+			`kubewake_source_relists_total{reason="first sync",source="pods/v1"} 1`,
+			`kubewake_source_told_total{source="pods/v1",type="added"} 3`,
 			`kubewake_source_in_memory{source="pods/v1"} 0`, `kubewake_source_memory_bytes{source="pods/v1"} 0`,
 			`kubewake_source_degraded{source="pods/v1"} 0`, `kubewake_source_failed_total{source="pods/v1"} 0`,
 			`kubewake_handler_lag_entries{handler="",source="pods/v1"} 0`, `kubewake_source_synced{source="pods/v1"} 1`,
-			"kubewake_commit_duration_seconds_count ", "kubewake_commit_failing 0", "kubewake_file_moved 0", "kubewake_file_bytes ", "kubewake_requests_total ", "kubewake_response_bytes_total ",
+			"kubewake_commit_duration_seconds_count ", "kubewake_commit_failing 0", "kubewake_file_moved 0",
+			"kubewake_file_bytes ", "kubewake_requests_total ", "kubewake_response_bytes_total ",
 		}},
 		{true, 503, "pods/v1 has not synced: offline (", `"phase": "offline"`, []string{
 			`kubewake_source_objects{source="pods/v1"} 3`, `kubewake_source_phase{phase="offline",source="pods/v1"} 1`,
-			`kubewake_source_told_total{source="pods/v1",type="added"} 3`, `kubewake_source_age_seconds{source="pods/v1"}`,
+			`kubewake_source_told_total{source="pods/v1",type="added"} 3`,
+			`kubewake_source_age_seconds{source="pods/v1"}`,
 		}},
 	} {
 		if err := sim.RefuseConnections(life.offline); err != nil {
 			t.Fatal(err)
 		}
 		addr := apiserver.FreeAddress(t)
-		cmd := exec.Command(kubewake, "mirror", "pods", "-A", "--db", filepath.Join(dir, "f.db"), "--kubeconfig", kubeconfig, "--http", addr)
+		cmd := exec.Command(kubewake, "mirror", "pods", "-A", "--db", filepath.Join(dir, "f.db"), "--kubeconfig",
+			kubeconfig, "--http", addr)
 		cmd.Env = append(os.Environ(), "HOME="+dir)
 		var log buffer
 		cmd.Stderr = &log
@@ -153,7 +157,8 @@ func TestDamagedMirror(t *testing.T) {
 		} else if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Wait(); (err == nil) != (life == 1) || life == 0 && !strings.Contains(log.String(), "start the program again") {
+		if err := cmd.Wait(); (err == nil) != (life == 1) || life == 0 &&
+			!strings.Contains(log.String(), "start the program again") {
 			t.Fatalf("life %d: %v\n%s", life, err, log.String())
 		}
 	}
@@ -181,7 +186,8 @@ func TestQuietWake(t *testing.T) {
 		t.Fatal(err)
 	}
 	var conns atomic.Int64
-	front := httptest.NewUnstartedServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, ErrorLog: stdlog.New(io.Discard, "", 0)})
+	front := httptest.NewUnstartedServer(&httputil.ReverseProxy{FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, ErrorLog: stdlog.New(io.Discard, "", 0)})
 	front.EnableHTTP2 = true
 	front.Config.ErrorLog = stdlog.New(io.Discard, "", 0)
 	front.Config.ConnState = func(_ net.Conn, st http.ConnState) {
@@ -192,7 +198,8 @@ func TestQuietWake(t *testing.T) {
 	front.StartTLS()
 	t.Cleanup(front.Close)
 	c := api.NewConfig()
-	c.Clusters["sim"] = &api.Cluster{Server: front.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})}
+	c.Clusters["sim"] = &api.Cluster{Server: front.URL,
+		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})}
 	c.Contexts["sim"] = &api.Context{Cluster: "sim"}
 	c.CurrentContext = "sim"
 	kubeconfig := filepath.Join(dir, "kubeconfig")
@@ -203,7 +210,8 @@ func TestQuietWake(t *testing.T) {
 		sim.ResetRequests()
 		conns.Store(0)
 		addr := apiserver.FreeAddress(t)
-		cmd := exec.Command(kubewake, "mirror", "pods", "configmaps", "widgets", "-A", "--db", filepath.Join(dir, "f.db"), "--kubeconfig", kubeconfig, "--http", addr)
+		cmd := exec.Command(kubewake, "mirror", "pods", "configmaps", "widgets", "-A", "--db",
+			filepath.Join(dir, "f.db"), "--kubeconfig", kubeconfig, "--http", addr)
 		cmd.Env = append(os.Environ(), "HOME="+dir)
 		var log buffer
 		cmd.Stderr = &log

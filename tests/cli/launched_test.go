@@ -21,7 +21,8 @@ type launched struct {
 func launch(ts *testscript.TestScript, args ...string) *launched {
 	l := &launched{ts, exec.Command(kubewake, args...), &buffer{}, make(chan error, 1)}
 	l.cmd.Dir = ts.Getenv("WORK")
-	l.cmd.Env = append(os.Environ(), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "HOME="+ts.Getenv("HOME"), "KUBEWAKE_DB="+ts.Getenv("KUBEWAKE_DB"))
+	l.cmd.Env = append(os.Environ(), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "HOME="+ts.Getenv("HOME"),
+		"KUBEWAKE_DB="+ts.Getenv("KUBEWAKE_DB"))
 	l.cmd.Stderr = l.log
 	must(ts, l.cmd.Start())
 	go func() { l.ended <- l.cmd.Wait() }()

@@ -55,9 +55,10 @@ func asked(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) > 3 {
 		body = args[3]
 	}
-	cfg := &rest.Config{Host: "http://socket", Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", ts.MkAbs(kubeconfig))
-	}, DisableKeepAlives: true}}
+	cfg := &rest.Config{Host: "http://socket",
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", ts.MkAbs(kubeconfig))
+		}, DisableKeepAlives: true}}
 	if filepath.Ext(kubeconfig) != ".sock" {
 		var err error
 		cfg, err = clientcmd.BuildConfigFromFlags("", ts.MkAbs(kubeconfig))
@@ -73,5 +74,6 @@ func asked(ts *testscript.TestScript, _ bool, args []string) {
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	must(ts, err)
-	must(ts, os.WriteFile(ts.MkAbs("api.out"), fmt.Appendf(nil, "%d %s\n%s", resp.StatusCode, resp.Header.Get("Warning"), b), 0o600))
+	must(ts, os.WriteFile(ts.MkAbs("api.out"),
+		fmt.Appendf(nil, "%d %s\n%s", resp.StatusCode, resp.Header.Get("Warning"), b), 0o600))
 }

@@ -62,7 +62,8 @@ func status(t *testing.T, path string) string {
 func serving(t *testing.T, path, kubeconfig string) (url string, log *buffer) {
 	t.Helper()
 	addr := apiserver.FreeAddress(t)
-	cmd := exec.Command(kubewake, "mirror", "pods", "configmaps", "-A", "--db", path, "--kubeconfig", kubeconfig, "--http", addr)
+	cmd := exec.Command(kubewake, "mirror", "pods", "configmaps", "-A", "--db", path, "--kubeconfig", kubeconfig,
+		"--http", addr)
 	cmd.Env = append(os.Environ(), "HOME="+filepath.Dir(path))
 	log = &buffer{}
 	cmd.Stderr = log
@@ -89,19 +90,21 @@ func TestStatusOfHandlers(t *testing.T) {
 	}
 	cfg := sim.RESTConfig()
 	reflector.WrapConfig(cfg)
-	lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "pods", "", fields.Everything())
+	lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "pods", "",
+		fields.Everything())
 	inf, err := informer.NewSharedIndexInformer(db, lw, &corev1.Pod{}, informer.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := make(chan informer.Event, 100)
-	reg, err := inf.AddDurableHandler("audit", informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
-		if e.Reset || e.Initial {
-			return nil
-		}
-		told <- e
-		return informer.ErrAckLater // and it never does
-	}), informer.DurableOptions{})
+	reg, err := inf.AddDurableHandler("audit",
+		informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
+			if e.Reset || e.Initial {
+				return nil
+			}
+			told <- e
+			return informer.ErrAckLater // and it never does
+		}), informer.DurableOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +115,8 @@ func TestStatusOfHandlers(t *testing.T) {
 		t.Fatal("not synced")
 	}
 	for _, label := range []string{"1", "2", "3"} {
-		if err := sim.Update(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "blog-1", Labels: map[string]string{"n": label}}}); err != nil {
+		if err := sim.Update(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "blog-1",
+			Labels: map[string]string{"n": label}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,7 +142,8 @@ func TestStatusOfHandlers(t *testing.T) {
 	// The key grows older, even while nothing happens.
 	deadline = time.After(time.Minute)
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
-		if again := regexp.MustCompile(`(?m)^audit +pods/v1 +1 +(\d+)s`).FindStringSubmatch(status(t, path)); again != nil && again[1] != line[1] {
+		if again := regexp.MustCompile(`(?m)^audit +pods/v1 +1 +(\d+)s`).FindStringSubmatch(status(t,
+			path)); again != nil && again[1] != line[1] {
 			return
 		}
 		select {
@@ -159,10 +164,14 @@ func TestStatusOfMismatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	meta := metav1.ObjectMeta{Namespace: "web", Name: "c", UID: "u", ResourceVersion: "1"}
-	for resource, obj := range map[string]runtime.Object{"pods": &corev1.Pod{ObjectMeta: meta}, "configmaps": &corev1.ConfigMap{ObjectMeta: meta}} {
+	for resource, obj := range map[string]runtime.Object{"pods": &corev1.Pod{ObjectMeta: meta},
+		"configmaps": &corev1.ConfigMap{ObjectMeta: meta}} {
 		// All are indexed by another function, and pods have been transformed.
-		s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: resource, Form: boltstore.FormTyped}, Example: obj,
-			Indexers: cache.Indexers{cache.NamespaceIndex: func(any) ([]string, error) { return []string{"other"}, nil }}})
+		s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: resource,
+			Form: boltstore.FormTyped}, Example: obj,
+			Indexers: cache.Indexers{cache.NamespaceIndex: func(any) ([]string, error) {
+				return []string{"other"}, nil
+			}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,11 +198,13 @@ func TestStatusOfMismatches(t *testing.T) {
 	}
 	url, log := serving(t, path, kubeconfig)
 	await(t, url+"/metrics", 200, `kubewake_source_reindexed_total{index="namespace",source="configmaps/v1"} 1`, log)
-	await(t, url+"/metrics", 200, `kubewake_source_outdated{reason="the transform has changed",source="pods/v1"} 1`, log)
+	await(t, url+"/metrics", 200, `kubewake_source_outdated{reason="the transform has changed",source="pods/v1"} 1`,
+		log)
 	await(t, url+"/metrics", 200, `kubewake_set_aside_files{reason="damaged"} 0`, log)
 	await(t, url+"/metrics", 200, `kubewake_files_set_aside_total 0`, log)
 	await(t, url+"/status", 200, `"outdated": "the transform has changed"`, log)
-	if got := status(t, path); !strings.Contains(got, "pods/v1 needs a relist: the transform has changed\n") || strings.Contains(got, "configmaps/v1 needs a relist") || strings.Contains(got, "set aside") {
+	if got := status(t, path); !strings.Contains(got, "pods/v1 needs a relist: the transform has changed\n") ||
+		strings.Contains(got, "configmaps/v1 needs a relist") || strings.Contains(got, "set aside") {
 		t.Error(got)
 	}
 	if err := sim.RefuseConnections(false); err != nil {
@@ -214,12 +225,14 @@ func TestStatusOfDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps",
+		Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 200 {
-		if err := s.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), UID: "u", ResourceVersion: fmt.Sprint(i + 1)},
+		if err := s.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i),
+			UID: "u", ResourceVersion: fmt.Sprint(i + 1)},
 			Data: map[string]string{"k": strings.Repeat("x", 500)}}); err != nil {
 			t.Fatal(err)
 		}

@@ -40,14 +40,17 @@ func TestStoppedMirror(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 				defer cancel()
 				out, err := exec.CommandContext(ctx, kubewake, append(args, "--db", path)...).CombinedOutput()
-				if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "it does not answer; is it stopped or too busy, or do 16 other commands read through it") {
+				if err == nil || ctx.Err() != nil ||
+					!strings.Contains(string(out),
+						"it does not answer; is it stopped or too busy, or do 16 other commands read through it") {
 					t.Errorf("%s: %v, %v\n%s", args, err, ctx.Err(), out)
 				}
 			})
 		}
 		running.Wait()
 	}
-	reads := [][]string{{"get", "pods", "-A"}, {"get", "pods", "-A", "-o", "jsonpath={.items}"}, {"describe", "pods", "-A"}, {"status"}, {"export", "pods", "-A"}, {"serve"}}
+	reads := [][]string{{"get", "pods", "-A"}, {"get", "pods", "-A", "-o", "jsonpath={.items}"},
+		{"describe", "pods", "-A"}, {"status"}, {"export", "pods", "-A"}, {"serve"}}
 	run(append(reads, []string{"check"})...)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

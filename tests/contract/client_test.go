@@ -63,7 +63,9 @@ func (c *client) do(t *testing.T, method, path string, header http.Header, body 
 	return &answer{code: resp.StatusCode, header: resp.Header, body: out}
 }
 
-func (c *client) send(ctx context.Context, t *testing.T, method, path string, header http.Header, body []byte) *http.Response {
+func (c *client) send(
+	ctx context.Context, t *testing.T, method, path string, header http.Header, body []byte,
+) *http.Response {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -133,7 +135,8 @@ func (c *client) status(t *testing.T, path string, code int, reason metav1.Statu
 	if err := json.Unmarshal(a.body, st); err != nil {
 		t.Fatalf("GET %s: %d %s", path, a.code, a.body)
 	}
-	if a.code != code || st.Kind != "Status" || int(st.Code) != code || st.Status != metav1.StatusFailure || st.Reason != reason {
+	if a.code != code || st.Kind != "Status" || int(st.Code) != code || st.Status != metav1.StatusFailure ||
+		st.Reason != reason {
 		t.Errorf("GET %s: got %d %s, want a status %d %s", path, a.code, a.body, code, reason)
 	}
 	return st

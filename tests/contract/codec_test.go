@@ -70,7 +70,8 @@ var codecs = []testCase{
 	{"a watch in protobuf", func(t *testing.T, f *fixture) {
 		from := f.create(t, f.configMaps(), "a").GetResourceVersion()
 		b := f.create(t, f.configMaps(), "b")
-		resp := f.send(t.Context(), t, http.MethodGet, f.configMaps()+"?watch=true&resourceVersion="+from, accept(protoOrJSON), nil)
+		resp := f.send(t.Context(), t, http.MethodGet, f.configMaps()+"?watch=true&resourceVersion="+from,
+			accept(protoOrJSON), nil)
 		defer resp.Body.Close()
 		if got := resp.Header.Get("Content-Type"); got != protoType+";stream=watch" {
 			t.Errorf("got content type %s", got)
@@ -92,7 +93,8 @@ var codecs = []testCase{
 			}
 			atLeast(t, "list", l.GetResourceVersion(), made.GetResourceVersion())
 			item := l.Items[0]
-			if item.GetKind() != "PartialObjectMetadata" || item.GetUID() != made.GetUID() || item.GetLabels()["x"] != "1" || item.Object["spec"] != nil {
+			if item.GetKind() != "PartialObjectMetadata" || item.GetUID() != made.GetUID() ||
+				item.GetLabels()["x"] != "1" || item.Object["spec"] != nil {
 				t.Errorf("got item %v", item.Object)
 			}
 			a = f.do(t, http.MethodGet, path, accept(protoType+partialList), nil)
@@ -123,10 +125,12 @@ var codecs = []testCase{
 			from := f.create(t, path, "a").GetResourceVersion()
 			f.create(t, path, "b")
 			f.later(t, path)
-			s := f.watchAs(t, path, "allowWatchBookmarks=true&timeoutSeconds=3&resourceVersion="+from, jsonType+partialSuffix)
+			s := f.watchAs(t, path, "allowWatchBookmarks=true&timeoutSeconds=3&resourceVersion="+from,
+				jsonType+partialSuffix)
 			got := s.expect(t, "ADDED b", "BOOKMARK")
 			for _, e := range got {
-				if e.Object.GetKind() != "PartialObjectMetadata" || e.Object.GetAPIVersion() != "meta.k8s.io/v1" || e.Object.Object["spec"] != nil {
+				if e.Object.GetKind() != "PartialObjectMetadata" || e.Object.GetAPIVersion() != "meta.k8s.io/v1" ||
+					e.Object.Object["spec"] != nil {
 					t.Errorf("%s: got %s %v", path, e.Type, e.Object.Object)
 				}
 			}
@@ -137,8 +141,10 @@ var codecs = []testCase{
 		for _, path := range []string{f.configMaps(), f.widgets()} {
 			f.create(t, path, "a")
 			for _, of := range []string{path + "?", path + "/a?", path + "?watch=false&"} {
-				for timeout, want := range map[string]int{"abc": 400, "1": 400, "1s": 200, "-1s": 200, "0s": 200, "": 200} {
-					if a := f.get(t, of+"timeout="+timeout); a.code != want || want == 400 && !strings.Contains(string(a.body), "invalid timeout specified in the request URL - time: ") {
+				for timeout, want := range map[string]int{"abc": 400, "1": 400, "1s": 200, "-1s": 200, "0s": 200,
+					"": 200} {
+					if a := f.get(t, of+"timeout="+timeout); a.code != want || want == 400 &&
+						!strings.Contains(string(a.body), "invalid timeout specified in the request URL - time: ") {
 						t.Errorf("%stimeout=%s: %d %s", of, timeout, a.code, a.body)
 					}
 				}
@@ -155,11 +161,14 @@ var codecs = []testCase{
 				"application/json;as=Table;v=v1;g=meta.k8s.io;q=0.1, */*;q=0.2": jsonType,
 				"text/html, */*;q=0.1": jsonType,
 			} {
-				if a := f.do(t, http.MethodGet, path, accept(types), nil); a.code != http.StatusOK || mediaType(t, a.header) != want {
+				if a := f.do(t, http.MethodGet, path, accept(types), nil); a.code != http.StatusOK ||
+					mediaType(t, a.header) != want {
 					t.Errorf("%s: got %d %v", types, a.code, a.header)
 				}
 			}
-			if a := f.do(t, http.MethodGet, path+"/a", accept("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io, application/json"), nil); a.code < 400 {
+			if a := f.do(t, http.MethodGet, path+"/a",
+				accept("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io, application/json"),
+				nil); a.code < 400 {
 				t.Errorf("one object as a list: got %d %s", a.code, a.body)
 			}
 		}
@@ -171,7 +180,8 @@ var codecs = []testCase{
 				if a := f.do(t, http.MethodGet, of, accept("application/*"), nil); a.code != want {
 					t.Errorf("%s: got %d %s", of, a.code, a.body)
 				}
-				if a := f.do(t, http.MethodGet, of, accept("application/*;q=0.1, "+jsonType), nil); a.code != http.StatusOK || mediaType(t, a.header) != jsonType {
+				if a := f.do(t, http.MethodGet, of, accept("application/*;q=0.1, "+jsonType),
+					nil); a.code != http.StatusOK || mediaType(t, a.header) != jsonType {
 					t.Errorf("%s: got %d %v", of, a.code, a.header)
 				}
 			}
@@ -203,9 +213,12 @@ var codecs = []testCase{
 				if a.code != 200 || len(tag) < 10 || tag[0] != '"' || a.header.Get("Vary") != "Accept" {
 					t.Errorf("%s: %d, %v", path, a.code, a.header)
 				}
-				for given, code := range map[string]int{tag: 304, `"other"`: 200, strings.Trim(tag, `"`): 200, "W/" + tag: 200, tag + ", " + tag: 200, "*": 200} {
+				for given, code := range map[string]int{tag: 304, `"other"`: 200, strings.Trim(tag, `"`): 200,
+					"W/" + tag: 200, tag + ", " + tag: 200, "*": 200} {
 					all.Set("If-None-Match", given)
-					if a := f.do(t, http.MethodGet, path, all, nil); a.code != code || (len(a.body) == 0) != (code == 304) || a.header.Get("ETag") != tag || a.header.Get("Vary") != "Accept" {
+					if a := f.do(t, http.MethodGet, path, all, nil); a.code != code ||
+						(len(a.body) == 0) != (code == 304) || a.header.Get("ETag") != tag ||
+						a.header.Get("Vary") != "Accept" {
 						t.Errorf("%s, If-None-Match %s: %d, %v, %d bytes", path, given, a.code, a.header, len(a.body))
 					}
 				}
@@ -223,7 +236,8 @@ var codecs = []testCase{
 				if a := f.do(t, http.MethodGet, of, accept(cborType), nil); a.code != http.StatusNotAcceptable {
 					t.Errorf("%s: got %d %s", of, a.code, a.body)
 				}
-				if a := f.do(t, http.MethodGet, of, accept(cborType+","+jsonType), nil); a.code != http.StatusOK || mediaType(t, a.header) != jsonType {
+				if a := f.do(t, http.MethodGet, of, accept(cborType+","+jsonType), nil); a.code != http.StatusOK ||
+					mediaType(t, a.header) != jsonType {
 					t.Errorf("%s: got %d %v", of, a.code, a.header)
 				}
 			}
@@ -337,7 +351,8 @@ func init() {
 		partial := accept("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
 		a := f.do(t, http.MethodGet, path+"widgets.example.com", partial, nil)
 		crd := unstructured.Unstructured{Object: decode(t, a.body)}
-		if a.code != http.StatusOK || crd.GetKind() != "PartialObjectMetadata" || crd.GetUID() == "" || crd.GetGeneration() < 1 {
+		if a.code != http.StatusOK || crd.GetKind() != "PartialObjectMetadata" || crd.GetUID() == "" ||
+			crd.GetGeneration() < 1 {
 			t.Errorf("%d %s", a.code, a.body)
 		}
 		t.Logf("%d bytes", len(a.body))
@@ -350,11 +365,13 @@ func init() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for path, want := range map[string]int{"/openapi/v3/api/v1": 301, "/openapi/v3/apis/example.com/v1": 301, "/openapi/v3/apis/nope.example.com/v1": 404} {
+		for path, want := range map[string]int{"/openapi/v3/api/v1": 301, "/openapi/v3/apis/example.com/v1": 301,
+			"/openapi/v3/apis/nope.example.com/v1": 404} {
 			// A custom resource's schema is published some time after it is served.
 			deadline := time.Now().Add(time.Minute)
 			for {
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.server.Config().Host+path+"?hash=0", nil)
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+					f.server.Config().Host+path+"?hash=0", nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -365,14 +382,17 @@ func init() {
 				body, _ := io.ReadAll(resp.Body)
 				_ = resp.Body.Close()
 				tag := strings.Trim(resp.Header.Get("ETag"), `"`)
-				ok := resp.StatusCode == want && (want == 404 || tag != "" && len(body) == 0 && resp.Header.Get("Location") == path+"?hash="+tag)
+				ok := resp.StatusCode == want &&
+					(want == 404 || tag != "" && len(body) == 0 && resp.Header.Get("Location") == path+"?hash="+tag)
 				if ok {
 					break
 				}
 				if time.Now().After(deadline) {
-					t.Fatalf("%s: %s, tag %q, %d bytes, %s", path, resp.Status, tag, len(body), resp.Header.Get("Location"))
+					t.Fatalf("%s: %s, tag %q, %d bytes, %s", path, resp.Status, tag, len(body),
+						resp.Header.Get("Location"))
 				}
-				time.Sleep(100 * time.Millisecond) // between two looks: the server gives no signal when it publishes a schema
+				// between two looks: the server gives no signal when it publishes a schema
+				time.Sleep(100 * time.Millisecond)
 			}
 		}
 	}})

@@ -31,7 +31,8 @@ var faults = []testCase{
 		restart(t, f)
 		s.expectEnd(t)
 		expired(t, f.watch(t, f.configMaps(), "resourceVersion="+rv))
-		resp := f.send(t.Context(), t, http.MethodGet, f.configMaps()+"?watch=true&resourceVersion="+rv, accept(protoOrJSON), nil)
+		resp := f.send(t.Context(), t, http.MethodGet, f.configMaps()+"?watch=true&resourceVersion="+rv,
+			accept(protoOrJSON), nil)
 		defer resp.Body.Close()
 		e := protoEvent(t, resp.Body)
 		if st, _ := e.Object.(*metav1.Status); e.Type != watch.Error || st == nil || st.Code != http.StatusGone {
@@ -44,7 +45,8 @@ var faults = []testCase{
 		f.delete(t, f.configMaps(), "d")
 		restart(t, f)
 		names(t, f.list(t, f.configMaps()), "a", "b", "c", "e")
-		names(t, f.list(t, f.configMaps()+"?resourceVersionMatch=Exact&resourceVersion="+first.GetResourceVersion()), "a", "b", "c", "d", "e")
+		names(t, f.list(t, f.configMaps()+"?resourceVersionMatch=Exact&resourceVersion="+first.GetResourceVersion()),
+			"a", "b", "c", "d", "e")
 		names(t, f.list(t, f.configMaps()+"?continue="+first.GetContinue()), "c", "d", "e")
 	}},
 	{"a watch goes on from a list after a restart", func(t *testing.T, f *fixture) {
@@ -63,9 +65,11 @@ var faults = []testCase{
 		if err := f.server.Compact(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		st := f.status(t, f.configMaps()+"?resourceVersionMatch=Exact&resourceVersion="+first.GetResourceVersion(), http.StatusGone, metav1.StatusReasonExpired)
+		st := f.status(t, f.configMaps()+"?resourceVersionMatch=Exact&resourceVersion="+first.GetResourceVersion(),
+			http.StatusGone, metav1.StatusReasonExpired)
 		matches(t, st.Message, "^The resourceVersion for the provided list is too old.$")
-		st = f.status(t, f.configMaps()+"?limit=2&continue="+first.GetContinue(), http.StatusGone, metav1.StatusReasonExpired)
+		st = f.status(t, f.configMaps()+"?limit=2&continue="+first.GetContinue(), http.StatusGone,
+			metav1.StatusReasonExpired)
 		matches(t, st.Message, "^The provided continue parameter is too old to display a consistent list result.")
 		rest := f.list(t, f.configMaps()+"?continue="+st.Continue)
 		names(t, rest, "bb", "c", "d", "e", "f")

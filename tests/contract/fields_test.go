@@ -42,19 +42,25 @@ func TestFieldsOfAllKinds(t *testing.T) {
 	}
 	for _, o := range [][2]string{
 		{"/api/v1/nodes", `{"metadata":{"name":"n1"}}`},
-		{"/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]}}`},
+		{"/api/v1/namespaces/default/pods",
+			`{"metadata":{"name":"p"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]}}`},
 		{"/api/v1/persistentvolumes", `{"metadata":{"name":"v"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"hostPath":{"path":"/x"}}}`},
-		{"/apis/certificates.k8s.io/v1/certificatesigningrequests", `{"metadata":{"name":"c"},"spec":{"signerName":"example.com/s","usages":["client auth"],"request":` + string(request) + `}}`},
-		{"/apis/resource.k8s.io/v1/resourceslices", `{"metadata":{"name":"s"},"spec":{"driver":"d.example.com","nodeName":"n1","pool":{"name":"p","generation":1,"resourceSliceCount":1}}}`},
-		{"/apis/resource.k8s.io/v1/resourceslices", `{"metadata":{"name":"all"},"spec":{"driver":"e.example.com","allNodes":true,"pool":{"name":"p","generation":1,"resourceSliceCount":1}}}`},
+		{"/apis/certificates.k8s.io/v1/certificatesigningrequests",
+			`{"metadata":{"name":"c"},"spec":{"signerName":"example.com/s","usages":["client auth"],"request":` + string(request) + `}}`},
+		{"/apis/resource.k8s.io/v1/resourceslices",
+			`{"metadata":{"name":"s"},"spec":{"driver":"d.example.com","nodeName":"n1","pool":{"name":"p","generation":1,"resourceSliceCount":1}}}`},
+		{"/apis/resource.k8s.io/v1/resourceslices",
+			`{"metadata":{"name":"all"},"spec":{"driver":"e.example.com","allNodes":true,"pool":{"name":"p","generation":1,"resourceSliceCount":1}}}`},
 	} {
-		if a := server.do(t, http.MethodPost, o[0], http.Header{"Content-Type": {jsonType}}, []byte(o[1])); a.code != http.StatusCreated {
+		if a := server.do(t, http.MethodPost, o[0], http.Header{"Content-Type": {jsonType}},
+			[]byte(o[1])); a.code != http.StatusCreated {
 			t.Fatalf("%s: %d %s", o[0], a.code, a.body)
 		}
 	}
 	var types []kept
 	var paths []string
-	for _, base := range []string{"/api/v1", "/apis/apps/v1", "/apis/batch/v1", "/apis/certificates.k8s.io/v1", "/apis/events.k8s.io/v1",
+	for _, base := range []string{"/api/v1", "/apis/apps/v1", "/apis/batch/v1", "/apis/certificates.k8s.io/v1",
+		"/apis/events.k8s.io/v1",
 		"/apis/rbac.authorization.k8s.io/v1", "/apis/resource.k8s.io/v1", "/apis/storage.k8s.io/v1"} {
 		var list metav1.APIResourceList
 		if err := json.Unmarshal(server.do(t, http.MethodGet, base, nil, nil).body, &list); err != nil {
@@ -69,7 +75,8 @@ func TestFieldsOfAllKinds(t *testing.T) {
 				scope = boltstore.ScopeNamespaced
 			}
 			group, _, _ := strings.Cut(strings.TrimPrefix(base, "/apis/"), "/v1")
-			types = append(types, kept{untyped(list.GroupVersion, r.Kind), strings.TrimPrefix(group, "/api"), r.Name, scope})
+			types = append(types, kept{untyped(list.GroupVersion, r.Kind), strings.TrimPrefix(group, "/api"), r.Name,
+				scope})
 			paths = append(paths, base+"/"+r.Name)
 		}
 	}
@@ -77,9 +84,12 @@ func TestFieldsOfAllKinds(t *testing.T) {
 	t.Cleanup(h.Close)
 	file := &client{host: h.URL, http: h.Client()}
 	for _, path := range paths {
-		for _, field := range []string{"metadata.namespace=default", "metadata.namespace=", "metadata.namespace!=default", "metadata.uid=1", "name=v",
-			"spec.signerName=example.com/s", "spec.signerName!=example.com/s", "spec.driver=d.example.com", "spec.nodeName=n1", "spec.nodeName=", "status.podIPs=",
-			"status.podIPs=1.2.3.4", "status.replicas=0", "status.successful=0", "status.phase=Active", "spec.unschedulable=false", "type=Normal", "reason=x"} {
+		for _, field := range []string{"metadata.namespace=default", "metadata.namespace=",
+			"metadata.namespace!=default", "metadata.uid=1", "name=v",
+			"spec.signerName=example.com/s", "spec.signerName!=example.com/s", "spec.driver=d.example.com",
+			"spec.nodeName=n1", "spec.nodeName=", "status.podIPs=",
+			"status.podIPs=1.2.3.4", "status.replicas=0", "status.successful=0", "status.phase=Active",
+			"spec.unschedulable=false", "type=Normal", "reason=x"} {
 			path := path + "?fieldSelector=" + url.QueryEscape(field)
 			if of, have := selectedOf(t, server, path), selectedOf(t, file, path); of != have {
 				t.Errorf("%s: a server has %s, a file %s", path, of, have)

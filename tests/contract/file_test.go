@@ -39,10 +39,11 @@ var notOfAFile = map[string]string{
 	"a page of an exact version":                         noPages,
 	"the next page of a version in the future times out": noPages,
 	"a next page with a version is refused":              noPages,
-	"a list of nothing has a version and no items":       "the version of a list is its source's, which moves with the source's own changes",
-	"a bookmark comes before a timeout of 3 s":           "the same: it waits for a change elsewhere",
-	"the definition of a custom resource":                "a file has no definitions unless it keeps their type",
-	"the hash of a schema, under another one":            "a file has no schemas",
+	"a list of nothing has a version and no items": "the version of a list is its source's, which moves with " +
+		"the source's own changes",
+	"a bookmark comes before a timeout of 3 s": "the same: it waits for a change elsewhere",
+	"the definition of a custom resource":      "a file has no definitions unless it keeps their type",
+	"the hash of a schema, under another one":  "a file has no schemas",
 }
 
 // TestFile checks package apifile with the cases of lists, watches and forms. Writes go
@@ -139,8 +140,12 @@ func keep(t *testing.T, server *rest.Config, types ...kept) *boltstore.DB {
 		if _, ok := k.example.(*unstructured.Unstructured); ok {
 			of := dyn.Resource(schema.GroupVersionResource{Group: k.group, Version: "v1", Resource: k.resource})
 			lw = &cache.ListWatch{
-				ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return of.List(ctx, o) },
-				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return of.Watch(ctx, o) },
+				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					return of.List(ctx, o)
+				},
+				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+					return of.Watch(ctx, o)
+				},
 			}
 		}
 		inf, err := informer.NewSharedIndexInformer(db, lw, k.example, informer.Options{})

@@ -139,7 +139,8 @@ var lists = []testCase{
 		f.create(t, f.configMaps(), "a")
 		f.list(t, f.configMaps())
 		elsewhere := f.create(t, f.widgets(), "w").GetResourceVersion()
-		for _, query := range []string{"?resourceVersion=", "?resourceVersionMatch=NotOlderThan&resourceVersion=", "?limit=1&resourceVersion="} {
+		for _, query := range []string{"?resourceVersion=", "?resourceVersionMatch=NotOlderThan&resourceVersion=",
+			"?limit=1&resourceVersion="} {
 			l := f.list(t, f.configMaps()+query+elsewhere)
 			names(t, l, "a")
 			atLeast(t, query, l.GetResourceVersion(), elsewhere)
@@ -156,7 +157,8 @@ var lists = []testCase{
 		future := inFuture(t, f)
 		at := "?resourceVersion=" + future
 		const match = "&resourceVersionMatch="
-		for _, query := range []string{at, at + match + "NotOlderThan", at + match + "Exact", at + "&limit=2", "/a" + at} {
+		for _, query := range []string{at, at + match + "NotOlderThan", at + match + "Exact", at + "&limit=2",
+			"/a" + at} {
 			t.Run(query, func(t *testing.T) {
 				t.Parallel()
 				tooLarge(t, f, query, future)
@@ -195,7 +197,8 @@ var lists = []testCase{
 		l := f.list(t, f.widgets())
 		names(t, l, "w")
 		atLeast(t, "list", l.GetResourceVersion(), last.GetResourceVersion())
-		if l.GetKind() != "WidgetList" || l.Items[0].GetKind() != "Widget" || l.Items[0].GetAPIVersion() != "example.com/v1" {
+		if l.GetKind() != "WidgetList" || l.Items[0].GetKind() != "Widget" ||
+			l.Items[0].GetAPIVersion() != "example.com/v1" {
 			t.Errorf("got a %s of %s %s", l.GetKind(), l.Items[0].GetAPIVersion(), l.Items[0].GetKind())
 		}
 	}},
@@ -213,20 +216,27 @@ var lists = []testCase{
 			reason  metav1.StatusReason
 			message string
 		}{
-			{f.configMaps() + "?continue=x", 400, metav1.StatusReasonBadRequest, "^invalid continue token: continue key is not valid: illegal base64 data at input byte 0$"},
-			{f.configMaps() + "?resourceVersion=5&continue=x", 400, metav1.StatusReasonBadRequest, "^invalid continue token: "},
+			{f.configMaps() + "?continue=x", 400, metav1.StatusReasonBadRequest,
+				"^invalid continue token: continue key is not valid: illegal base64 data at input byte 0$"},
+			{f.configMaps() + "?resourceVersion=5&continue=x", 400, metav1.StatusReasonBadRequest,
+				"^invalid continue token: "},
 			{f.configMaps() + "?resourceVersion=x", 400, metav1.StatusReasonBadRequest, "x"},
-			{f.configMaps() + "?resourceVersionMatch=Exact", 422, metav1.StatusReasonInvalid, "resourceVersionMatch is forbidden unless resourceVersion is provided"},
-			{f.configMaps() + "?resourceVersionMatch=Exact&resourceVersion=0", 422, metav1.StatusReasonInvalid, `"exact" is forbidden for resourceVersion "0"`},
+			{f.configMaps() + "?resourceVersionMatch=Exact", 422, metav1.StatusReasonInvalid,
+				"resourceVersionMatch is forbidden unless resourceVersion is provided"},
+			{f.configMaps() + "?resourceVersionMatch=Exact&resourceVersion=0", 422, metav1.StatusReasonInvalid,
+				`"exact" is forbidden for resourceVersion "0"`},
 			{f.configMaps() + "?fieldSelector=spec.x%3Dy", 400, metav1.StatusReasonBadRequest, "spec.x"},
-			{f.widgets() + "?fieldSelector=spec.x%3Dy", 400, metav1.StatusReasonBadRequest, "field label not supported: spec.x"},
+			{f.widgets() + "?fieldSelector=spec.x%3Dy", 400, metav1.StatusReasonBadRequest,
+				"field label not supported: spec.x"},
 			{f.configMaps() + "?labelSelector=a%3D%3D%3Db", 400, metav1.StatusReasonBadRequest, "unable to parse"},
 			{f.configMaps() + "/a?resourceVersion=x", 500, "", "^resourceVersion: Invalid value: \"x\": "},
 			{f.configMaps() + "/none?resourceVersion=-1", 500, "", "^resourceVersion: Invalid value: \"-1\": "},
 			{f.widgets() + "/none?resourceVersion=x", 500, "", "^resourceVersion: Invalid value: \"x\": "},
 			{f.configMaps() + "/none", 404, metav1.StatusReasonNotFound, `^configmaps "none" not found$`},
-			{f.configMaps() + "/a/status", 404, metav1.StatusReasonNotFound, "^the server could not find the requested resource$"},
-			{"/api/v1/namespaces/default/status/x", 404, metav1.StatusReasonNotFound, "^the server could not find the requested resource$"},
+			{f.configMaps() + "/a/status", 404, metav1.StatusReasonNotFound,
+				"^the server could not find the requested resource$"},
+			{"/api/v1/namespaces/default/status/x", 404, metav1.StatusReasonNotFound,
+				"^the server could not find the requested resource$"},
 			{"/api/v1/namespaces/%2e%2e/configmaps", 500, "", "^invalid key: "},
 			{"/api/v1/gadgets", 404, metav1.StatusReasonNotFound, "^the server could not find the requested resource$"},
 		} {
@@ -235,7 +245,8 @@ var lists = []testCase{
 				matches(t, st.Message, tc.message)
 			})
 		}
-		for _, path := range []string{"/apis//v1/pods", "/apis//v1/configmaps", "/apis//v1", "/apis/example.com//widgets", "/api//configmaps"} {
+		for _, path := range []string{"/apis//v1/pods", "/apis//v1/configmaps", "/apis//v1",
+			"/apis/example.com//widgets", "/api//configmaps"} {
 			if a := f.get(t, path); a.code != 404 {
 				t.Errorf("%s: got %d %s", path, a.code, a.body)
 			}

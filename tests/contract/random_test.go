@@ -91,7 +91,8 @@ func (r randomType) path(namespace string) string {
 	return r.base + "/namespaces/" + namespace + "/" + r.resource
 }
 
-var randomTypes = []randomType{{"/api/v1", "configmaps", "ConfigMap"}, {"/api/v1", "pods", "Pod"}, {"/api/v1", "services", "Service"}, {"/apis/example.com/v1", "widgets", "Widget"}}
+var randomTypes = []randomType{{"/api/v1", "configmaps", "ConfigMap"}, {"/api/v1", "pods", "Pod"},
+	{"/api/v1", "services", "Service"}, {"/apis/example.com/v1", "widgets", "Widget"}}
 
 func (r *reads) pick(of ...string) string { return of[r.rnd.IntN(len(of))] }
 
@@ -114,15 +115,18 @@ func (r *reads) write(t *testing.T) {
 	of := randomTypes[r.rnd.IntN(len(randomTypes))]
 	path, name := of.path(r.pick("a", "ab", "b")), r.name()
 	labels := fmt.Sprintf(`{"app":%s,"tier":%s}`, r.pick("null", `"p"`, `"q"`, `""`), r.pick("null", `"p"`))
-	spec := map[string]string{"pods": `{"containers":[{"name":"c","image":"i"}],"nodeName":"` + r.pick("n1", "n2") + `","terminationGracePeriodSeconds":0}`,
+	spec := map[string]string{"pods": `{"containers":[{"name":"c","image":"i"}],"nodeName":"` + r.pick("n1", "n2") +
+		`","terminationGracePeriodSeconds":0}`,
 		"services": `{"ports":[{"port":80}],"type":"` + r.pick("ClusterIP", "NodePort") + `"}`}[of.resource]
 	a := &answer{code: http.StatusConflict}
 	switch r.rnd.IntN(4) {
 	case 0:
 		a = r.send(t, http.MethodDelete, path+"/"+name, `{}`)
 	default:
-		a = r.send(t, http.MethodPost, path, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"labels":%s},"spec":%s}`,
-			strings.TrimPrefix(strings.TrimPrefix(of.base, "/apis/"), "/api/"), of.kind, name, strings.ReplaceAll(labels, "null", `"n"`), cmp.Or(spec, "{}")))
+		a = r.send(t, http.MethodPost, path,
+			fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"labels":%s},"spec":%s}`,
+				strings.TrimPrefix(strings.TrimPrefix(of.base, "/apis/"), "/api/"), of.kind, name,
+				strings.ReplaceAll(labels, "null", `"n"`), cmp.Or(spec, "{}")))
 		if a.code == http.StatusConflict {
 			a = r.send(t, http.MethodPatch, path+"/"+name, `{"metadata":{"labels":`+labels+`}}`)
 		}
@@ -151,11 +155,14 @@ func (r *reads) read() (path, accept string) {
 	versions := append([]string{"", "0", "junk", "-1"}, r.versions[of.resource]...)
 	some(3, "resourceVersion", versions...)
 	some(4, "resourceVersionMatch", "Exact", "NotOlderThan", "NotOlderThan", "junk")
-	some(3, "labelSelector", "app", "!app", "app=p", "app!=p", "app in (p,q)", "app notin (p)", "app,tier", "app=", "app=p,app=q", "junk=(", "a b")
-	selected := []string{"metadata.name!=x", "metadata.namespace=a", "metadata.namespace!=a", "junk", "spec.none=x", "metadata.name=x,metadata.namespace=a"}
+	some(3, "labelSelector", "app", "!app", "app=p", "app!=p", "app in (p,q)", "app notin (p)", "app,tier", "app=",
+		"app=p,app=q", "junk=(", "a b")
+	selected := []string{"metadata.name!=x", "metadata.namespace=a", "metadata.namespace!=a", "junk", "spec.none=x",
+		"metadata.name=x,metadata.namespace=a"}
 	switch of.resource {
 	case "pods":
-		selected = append(selected, "spec.nodeName=n1", "status.phase=Pending", "spec.nodeName!=n1,status.phase!=Running")
+		selected = append(selected, "spec.nodeName=n1", "status.phase=Pending",
+			"spec.nodeName!=n1,status.phase!=Running")
 	case "services":
 		selected = append(selected, "spec.type=NodePort", "spec.type!=NodePort")
 	}
@@ -168,18 +175,23 @@ func (r *reads) read() (path, accept string) {
 	} else {
 		some(3, "limit", "500", "0", "junk") // a file applies none
 	}
-	if sel := q.Get("fieldSelector"); strings.Contains(sel, "metadata.name=") || strings.Contains(sel, "metadata.namespace=") || strings.Contains(sel, "spec.nodeName=") {
-		q.Del("limit") // a server then reads the one object as it is now, has no second page of one namespace, or knows by an index that there is none
+	if sel := q.Get("fieldSelector"); strings.Contains(sel, "metadata.name=") ||
+		strings.Contains(sel, "metadata.namespace=") || strings.Contains(sel, "spec.nodeName=") {
+		// a server then reads the one object as it is now, has no second page of one namespace,
+		// or knows by an index that there is none
+		q.Del("limit")
 	}
-	if _, err := strconv.ParseUint(cmp.Or(q.Get("resourceVersion"), "0"), 10, 64); err != nil && !strings.HasSuffix(path, of.resource) {
+	if _, err := strconv.ParseUint(cmp.Or(q.Get("resourceVersion"), "0"), 10, 64); err != nil &&
+		!strings.HasSuffix(path, of.resource) {
 		q.Del("resourceVersion") // 500 of a get, and 400 of a list: here it is 400 in both cases
 	}
 	metadata := "PartialObjectMetadata"
 	if strings.HasSuffix(path, of.resource) && !slices.Contains([]string{"true", "1"}, q.Get("watch")) {
 		metadata += "List"
 	}
-	return path + "?" + q.Encode(), r.pick(jsonType, jsonType, "*/*", "application/json;as="+metadata+";v=v1;g=meta.k8s.io",
-		"application/json;as=Table;v=v1;g=meta.k8s.io, application/json", "application/json;q=0.2", "text/html")
+	return path + "?" + q.Encode(),
+		r.pick(jsonType, jsonType, "*/*", "application/json;as="+metadata+";v=v1;g=meta.k8s.io",
+			"application/json;as=Table;v=v1;g=meta.k8s.io, application/json", "application/json;q=0.2", "text/html")
 }
 
 // compare sends a read to both.
@@ -217,7 +229,8 @@ func saidOf(t *testing.T, c *client, path, accept string) string {
 			break
 		}
 		if event, ok := o["object"].(map[string]any); ok && o["type"] != nil {
-			if line := fmt.Sprint(o["type"], " ", of(event)); !strings.HasSuffix(line, "false") { // a bookmark that is due
+			// a bookmark that is due
+			if line := fmt.Sprint(o["type"], " ", of(event)); !strings.HasSuffix(line, "false") {
 				lines = append(lines, line)
 			}
 			continue

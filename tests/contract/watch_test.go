@@ -19,7 +19,8 @@ var watches = []testCase{
 			f.delete(t, path, "b")
 			s := f.watch(t, path, "resourceVersion="+from)
 			got := s.expect(t, "ADDED b", "MODIFIED a", "DELETED b")
-			if got[0].Object.GetResourceVersion() != b.GetResourceVersion() || got[1].Object.GetResourceVersion() != a.GetResourceVersion() {
+			if got[0].Object.GetResourceVersion() != b.GetResourceVersion() ||
+				got[1].Object.GetResourceVersion() != a.GetResourceVersion() {
 				t.Errorf("%s: the events carry other versions than the writes", path)
 			}
 			if got[0].Object.GetKind() == "" || got[0].Object.GetAPIVersion() == "" {
@@ -139,7 +140,8 @@ var watches = []testCase{
 		f.create(t, f.configMaps(), "b")
 		last := f.create(t, f.configMaps(), "a")
 		const asked = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan" // without a version it is so anyway
-		for _, query := range []string{asked, asked + "&resourceVersion=0", asked + "&resourceVersion=" + last.GetResourceVersion(), "", "&resourceVersion=0"} {
+		for _, query := range []string{asked, asked + "&resourceVersion=0",
+			asked + "&resourceVersion=" + last.GetResourceVersion(), "", "&resourceVersion=0"} {
 			s := f.watch(t, f.configMaps(), "allowWatchBookmarks=true"+query)
 			mark := s.expect(t, "ADDED a", "ADDED b", "BOOKMARK")[2].Object
 			if !strings.HasSuffix(query, "=0") {
@@ -183,9 +185,12 @@ var watches = []testCase{
 			reason  metav1.StatusReason
 			message string
 		}{
-			{"sendInitialEvents=true&allowWatchBookmarks=true", 422, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden|resourceVersionMatch"},
-			{"resourceVersionMatch=NotOlderThan&resourceVersion=5", 422, metav1.StatusReasonInvalid, "resourceVersionMatch is forbidden"},
-			{"continue=x&timeoutSeconds=1", 422, metav1.StatusReasonInvalid, "resourceVersionMatch is forbidden when continue is provided"},
+			{"sendInitialEvents=true&allowWatchBookmarks=true", 422, metav1.StatusReasonInvalid,
+				"sendInitialEvents is forbidden|resourceVersionMatch"},
+			{"resourceVersionMatch=NotOlderThan&resourceVersion=5", 422, metav1.StatusReasonInvalid,
+				"resourceVersionMatch is forbidden"},
+			{"continue=x&timeoutSeconds=1", 422, metav1.StatusReasonInvalid,
+				"resourceVersionMatch is forbidden when continue is provided"},
 			{"resourceVersion=x", 500, "", "x"},
 		} {
 			t.Run(tc.query, func(t *testing.T) {
@@ -224,7 +229,8 @@ func expired(t *testing.T, s *stream) {
 		t.Fatal(err)
 	}
 	obj := e.Object.Object
-	if e.Type != "ERROR" || obj["kind"] != "Status" || obj["apiVersion"] != "v1" || obj["status"] != metav1.StatusFailure ||
+	if e.Type != "ERROR" || obj["kind"] != "Status" || obj["apiVersion"] != "v1" ||
+		obj["status"] != metav1.StatusFailure ||
 		obj["code"] != int64(http.StatusGone) || obj["reason"] != string(metav1.StatusReasonExpired) {
 		t.Fatalf("got %s %v, want ERROR with a status 410 Expired", e.Type, obj)
 	}

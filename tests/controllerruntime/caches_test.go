@@ -35,12 +35,24 @@ var kinds = map[string]struct {
 	one  func() client.Object
 	list func() client.ObjectList
 }{
-	"typed":                {func() client.Object { return &corev1.ConfigMap{} }, func() client.ObjectList { return &corev1.ConfigMapList{} }},
-	"unstructured":         {func() client.Object { return anything(configMaps) }, func() client.ObjectList { return list(configMaps) }},
-	"metadata":             {func() client.Object { return metadata(configMaps) }, func() client.ObjectList { return metadataList(configMaps) }},
-	"unstructured widgets": {func() client.Object { return anything(widgets) }, func() client.ObjectList { return list(widgets) }},
-	"metadata of widgets":  {func() client.Object { return metadata(widgets) }, func() client.ObjectList { return metadataList(widgets) }},
-	"namespaces":           {func() client.Object { return &corev1.Namespace{} }, func() client.ObjectList { return &corev1.NamespaceList{} }},
+	"typed": {func() client.Object {
+		return &corev1.ConfigMap{}
+	}, func() client.ObjectList { return &corev1.ConfigMapList{} }},
+	"unstructured": {func() client.Object {
+		return anything(configMaps)
+	}, func() client.ObjectList { return list(configMaps) }},
+	"metadata": {func() client.Object {
+		return metadata(configMaps)
+	}, func() client.ObjectList { return metadataList(configMaps) }},
+	"unstructured widgets": {func() client.Object {
+		return anything(widgets)
+	}, func() client.ObjectList { return list(widgets) }},
+	"metadata of widgets": {func() client.Object {
+		return metadata(widgets)
+	}, func() client.ObjectList { return metadataList(widgets) }},
+	"namespaces": {func() client.Object {
+		return &corev1.Namespace{}
+	}, func() client.ObjectList { return &corev1.NamespaceList{} }},
 }
 
 // kept is a running cache.
@@ -170,9 +182,10 @@ func (k *kept) sees(p *population, events bool) map[string]string {
 			"by two fields":            {client.MatchingFields{"app": "app1", "two": "o1"}},
 			"by a field's other value": {client.MatchingFields{"two": p.ns[0]}},
 			"by a missing index":       {client.MatchingFields{"missing": "a"}},
-			"not exactly":              {client.MatchingFieldsSelector{Selector: fields.OneTermNotEqualSelector("app", "app1")}},
-			"continued":                {client.Continue("x")},
-			"not copied":               {client.UnsafeDisableDeepCopy},
+			"not exactly": {client.MatchingFieldsSelector{Selector: fields.OneTermNotEqualSelector("app",
+				"app1")}},
+			"continued":  {client.Continue("x")},
+			"not copied": {client.UnsafeDisableDeepCopy},
 		} {
 			l := kind.list()
 			err := k.List(ctx, l, opts...)
@@ -182,7 +195,8 @@ func (k *kept) sees(p *population, events bool) map[string]string {
 		err := k.List(ctx, l, client.Limit(2))
 		all[name+" list of two"] = fmt.Sprint(strings.Count(sorted(l, err), `"uid"`), err)
 		for _, key := range []client.ObjectKey{
-			{Namespace: p.ns[0], Name: "o0"}, {Namespace: p.ns[1], Name: "o3"}, {Namespace: p.ns[0], Name: "missing"}, {Namespace: "unknown", Name: "o0"}, {Name: "o0"},
+			{Namespace: p.ns[0], Name: "o0"}, {Namespace: p.ns[1], Name: "o3"}, {Namespace: p.ns[0], Name: "missing"},
+			{Namespace: "unknown", Name: "o0"}, {Name: "o0"},
 		} {
 			all[fmt.Sprintf("%s get %s", name, key)] = k.get(kind.one(), key)
 			o := kind.one()
@@ -271,13 +285,16 @@ func TestCaches(t *testing.T) {
 	for name, options := range map[string]func(p *population) cache.Options{
 		"of all namespaces": func(p *population) cache.Options { return cache.Options{DefaultLabelSelector: mine(p)} },
 		"of two namespaces": func(p *population) cache.Options {
-			return cache.Options{DefaultLabelSelector: mine(p), DefaultNamespaces: map[string]cache.Config{p.ns[0]: {}, p.ns[1]: {LabelSelector: app(p, "app1")}}}
+			return cache.Options{DefaultLabelSelector: mine(p),
+				DefaultNamespaces: map[string]cache.Config{p.ns[0]: {}, p.ns[1]: {LabelSelector: app(p, "app1")}}}
 		},
 		"of one namespace": func(p *population) cache.Options {
 			return cache.Options{DefaultLabelSelector: mine(p), DefaultNamespaces: map[string]cache.Config{p.ns[1]: {}}}
 		},
 		"of one namespace and all others": func(p *population) cache.Options {
-			return cache.Options{DefaultLabelSelector: mine(p), DefaultNamespaces: map[string]cache.Config{p.ns[0]: {LabelSelector: app(p, "app0")}, cache.AllNamespaces: {}}}
+			return cache.Options{DefaultLabelSelector: mine(p),
+				DefaultNamespaces: map[string]cache.Config{p.ns[0]: {LabelSelector: app(p, "app0")},
+					cache.AllNamespaces: {}}}
 		},
 		"by selectors of a kind": func(p *population) cache.Options {
 			return cache.Options{DefaultLabelSelector: mine(p), ByObject: map[client.Object]cache.ByObject{
@@ -286,18 +303,20 @@ func TestCaches(t *testing.T) {
 			}}
 		},
 		"by fields": func(p *population) cache.Options {
-			return cache.Options{DefaultLabelSelector: mine(p), DefaultFieldSelector: fields.OneTermEqualSelector("metadata.name", "o1")}
+			return cache.Options{DefaultLabelSelector: mine(p),
+				DefaultFieldSelector: fields.OneTermEqualSelector("metadata.name", "o1")}
 		},
 		"by the field of a namespace": func(p *population) cache.Options {
 			return cache.Options{DefaultLabelSelector: mine(p), ByObject: map[client.Object]cache.ByObject{
 				&corev1.ConfigMap{}: {Field: fields.OneTermEqualSelector("metadata.namespace", p.ns[1])}}}
 		},
 		"transformed": func(p *population) cache.Options {
-			return cache.Options{DefaultLabelSelector: mine(p), DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
-				anything(widgets): {Transform: func(o any) (any, error) {
-					o.(client.Object).SetAnnotations(map[string]string{"seen": "yes"})
-					return o, nil
-				}}}}
+			return cache.Options{DefaultLabelSelector: mine(p), DefaultTransform: cache.TransformStripManagedFields(),
+				ByObject: map[client.Object]cache.ByObject{
+					anything(widgets): {Transform: func(o any) (any, error) {
+						o.(client.Object).SetAnnotations(map[string]string{"seen": "yes"})
+						return o, nil
+					}}}}
 		},
 		"not copied": func(p *population) cache.Options {
 			return cache.Options{DefaultLabelSelector: mine(p), DefaultUnsafeDisableDeepCopy: new(true)}

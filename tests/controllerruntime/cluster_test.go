@@ -50,7 +50,8 @@ func TestSecondCluster(t *testing.T) {
 		}
 		configs = append(configs, cfg)
 	}
-	f := durable.File{Path: filepath.Join(t.TempDir(), "cache.db"), Informers: informer.Options{Strict: true, MaxStaleness: -1}}
+	f := durable.File{Path: filepath.Join(t.TempDir(), "cache.db"),
+		Informers: informer.Options{Strict: true, MaxStaleness: -1}}
 	there := informer.Options{Strict: true, MaxStaleness: -1, Reflector: reflector.Options{Cluster: "far"}}
 	start := func() (clusters []cluster.Cluster, end func() error) {
 		mgr, err := durable.NewManager(configs[0], of(p), f)

@@ -31,7 +31,8 @@ import (
 // of restricts a manager's cache to a population's objects.
 func of(p *population) ctrl.Options {
 	o := cache.Options{DefaultLabelSelector: labels.SelectorFromSet(labels.Set{"test": p.mark})}
-	return ctrl.Options{Metrics: metrics.Options{BindAddress: "0"}, Cache: o, Controller: config.Controller{SkipNameValidation: new(true)}}
+	return ctrl.Options{Metrics: metrics.Options{BindAddress: "0"}, Cache: o,
+		Controller: config.Controller{SkipNameValidation: new(true)}}
 }
 
 // run starts a manager. It returns a function that ends it and returns its error.
@@ -71,7 +72,9 @@ func TestSecondManager(t *testing.T) {
 			}
 		}()
 		var all corev1.ConfigMapList
-		eventually(t, "the manager's cache is read", func() bool { return mgr.GetCache().List(t.Context(), &all) == nil })
+		eventually(t, "the manager's cache is read", func() bool {
+			return mgr.GetCache().List(t.Context(), &all) == nil
+		})
 		if len(all.Items) != 8 {
 			t.Errorf("manager %d sees %d objects", n, len(all.Items))
 		}
@@ -106,7 +109,8 @@ func TestUnwrapped(t *testing.T) {
 		if err := ctrl.NewControllerManagedBy(mgr).Named("unwrapped").
 			WithOptions(controller.Options{CacheSyncTimeout: patience}).
 			WatchesRawSource(durable.For(work, mgr.GetCache(), &corev1.ConfigMap{})).
-			Complete(work.Reconciler(reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+			Complete(work.Reconciler(reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result,
+				error) {
 				reconciled <- req
 				return reconcile.Result{}, nil
 			}))); err != nil {
@@ -117,7 +121,8 @@ func TestUnwrapped(t *testing.T) {
 			if err := <-ended; err == nil || !strings.Contains(err.Error(), "sync") {
 				t.Errorf("a strict manager ends with %v", err)
 			}
-			if fell := db.Fallbacks(); len(fell) != 1 || !fell[0].Strict || !strings.Contains(fell[0].Reason, "WrapConfig") {
+			if fell := db.Fallbacks(); len(fell) != 1 || !fell[0].Strict ||
+				!strings.Contains(fell[0].Reason, "WrapConfig") {
 				t.Errorf("fallbacks %v", fell)
 			}
 			continue
@@ -143,14 +148,16 @@ func TestReadYourWrites(t *testing.T) {
 	p := newPopulation(t)
 	o := of(p)
 	o.Client.Cache = &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}
-	mgr, err := durable.NewManager(server(t).Config(), o, durable.File{Path: filepath.Join(t.TempDir(), "cache.db"), Informers: informer.Options{Strict: true}})
+	mgr, err := durable.NewManager(server(t).Config(), o,
+		durable.File{Path: filepath.Join(t.TempDir(), "cache.db"), Informers: informer.Options{Strict: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	end, _ := run(t, mgr)
 	c, ctx := mgr.GetClient(), t.Context()
 	key := client.ObjectKey{Namespace: p.ns[0], Name: "mine"}
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{"test": p.mark}}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
+		Labels: map[string]string{"test": p.mark}}}
 	eventually(t, "the cache has started", func() bool {
 		return mgr.GetCache().Get(ctx, key, &corev1.ConfigMap{}) != nil && mgr.GetCache().WaitForCacheSync(ctx)
 	})
@@ -184,14 +191,16 @@ func TestNewManager(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cache.db")
 	o := of(p)
 	o.Cache.NewInformer = informer.ForControllerRuntime(nil, informer.Options{})
-	if _, err := durable.NewManager(server(t).Config(), o, durable.File{Path: path}); err == nil || !strings.Contains(err.Error(), "NewInformer") {
+	if _, err := durable.NewManager(server(t).Config(), o, durable.File{Path: path}); err == nil ||
+		!strings.Contains(err.Error(), "NewInformer") {
 		t.Errorf("a NewInformer of the caller's: %v", err)
 	}
 	if _, err := durable.NewManager(server(t).Config(), of(p), durable.File{Path: t.TempDir()}); err == nil {
 		t.Error("a folder is a file")
 	}
 	before := fallen(t)
-	mgr, err := durable.NewManager(server(t).Config(), of(p), durable.File{Path: path, Informers: informer.Options{Transform: func(o any) (any, error) { return o, nil }}})
+	mgr, err := durable.NewManager(server(t).Config(), of(p),
+		durable.File{Path: path, Informers: informer.Options{Transform: func(o any) (any, error) { return o, nil }}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,9 +28,10 @@ func elect(o *ctrl.Options, f *durable.File) {
 
 // plain adds a controller whose work is not durable.
 func plain(mgr ctrl.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.ConfigMap{}, "data", func(o client.Object) []string {
-		return []string{o.(*corev1.ConfigMap).Data["data"]}
-	}); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.ConfigMap{}, "data",
+		func(o client.Object) []string {
+			return []string{o.(*corev1.ConfigMap).Data["data"]}
+		}); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("plain").For(&corev1.ConfigMap{}).

@@ -72,7 +72,8 @@ func operate(path, kubeconfig string) error {
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("operator").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
-		WatchesRawSource(durable.Kind(work, mgr.GetCache(), &corev1.ConfigMap{}, &handler.TypedEnqueueRequestForObject[*corev1.ConfigMap]{})).
+		WatchesRawSource(durable.Kind(work, mgr.GetCache(), &corev1.ConfigMap{},
+			&handler.TypedEnqueueRequestForObject[*corev1.ConfigMap]{})).
 		Complete(work.Reconciler(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 			var cm corev1.ConfigMap
 			err := mgr.GetClient().Get(ctx, req.NamespacedName, &cm)
@@ -122,7 +123,8 @@ func newOperator(t *testing.T, namespaces ...string) *operator {
 	s := server(t)
 	o := &operator{t: t, client: s.Client(t), path: filepath.Join(t.TempDir(), "wake.db"), kubeconfig: s.Kubeconfig(t)}
 	for _, ns := range namespaces {
-		made, err := o.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: ns + "-"}}, metav1.CreateOptions{})
+		made, err := o.client.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: ns + "-"}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +148,8 @@ func (o *operator) write(ns, name, data string) string {
 
 func (o *operator) remove(ns, name string) string {
 	o.t.Helper()
-	if err := o.client.CoreV1().ConfigMaps(ns).Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := o.client.CoreV1().ConfigMaps(ns).Delete(context.Background(), name,
+		metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		o.t.Fatal(err)
 	}
 	return fmt.Sprintf("GONE %s/%s", ns, name)
@@ -193,7 +196,8 @@ type running struct {
 func (o *operator) live(env ...string) *running {
 	o.t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(append(os.Environ(), envFile+"="+o.path, envKubeconfig+"="+o.kubeconfig, envNamespace+"="+strings.Join(o.namespaces, ",")), env...)
+	cmd.Env = append(append(os.Environ(), envFile+"="+o.path, envKubeconfig+"="+o.kubeconfig,
+		envNamespace+"="+strings.Join(o.namespaces, ",")), env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -58,7 +58,9 @@ func newPopulation(t *testing.T) *population {
 	p.mark = p.ns[0]
 	for _, name := range p.ns {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := c.Patch(t.Context(), ns, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"test":"`+p.mark+`"}}}`))); err != nil {
+		if err := c.Patch(t.Context(), ns,
+			client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"labels":{"test":"`+p.mark+`"}}}`))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -76,7 +78,8 @@ func newPopulation(t *testing.T) *population {
 }
 
 func (p *population) meta(i int) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: p.ns[i%2], Name: fmt.Sprint("o", i/2), Labels: map[string]string{"test": p.mark, "app": fmt.Sprint("app", i%3)},
+	return metav1.ObjectMeta{Namespace: p.ns[i%2], Name: fmt.Sprint("o", i/2),
+		Labels:      map[string]string{"test": p.mark, "app": fmt.Sprint("app", i%3)},
 		Annotations: map[string]string{"note": strings.Repeat("n", i)}}
 }
 

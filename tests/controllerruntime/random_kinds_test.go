@@ -34,9 +34,15 @@ type randomKind struct {
 
 var randomKinds = func() (all []*randomKind) {
 	for _, k := range []*randomKind{
-		{gvk: configMaps, one: func() client.Object { return &corev1.ConfigMap{} }, list: func() client.ObjectList { return &corev1.ConfigMapList{} }},
-		{gvk: pods, one: func() client.Object { return &corev1.Pod{} }, list: func() client.ObjectList { return &corev1.PodList{} }},
-		{gvk: nodes, cluster: true, one: func() client.Object { return &corev1.Node{} }, list: func() client.ObjectList { return &corev1.NodeList{} }},
+		{gvk: configMaps, one: func() client.Object {
+			return &corev1.ConfigMap{}
+		}, list: func() client.ObjectList { return &corev1.ConfigMapList{} }},
+		{gvk: pods, one: func() client.Object {
+			return &corev1.Pod{}
+		}, list: func() client.ObjectList { return &corev1.PodList{} }},
+		{gvk: nodes, cluster: true, one: func() client.Object {
+			return &corev1.Node{}
+		}, list: func() client.ObjectList { return &corev1.NodeList{} }},
 		{gvk: widgets},
 	} {
 		if k.one != nil {
@@ -44,8 +50,12 @@ var randomKinds = func() (all []*randomKind) {
 			all = append(all, k)
 		}
 		all = append(all,
-			&randomKind{"unstructured " + k.gvk.Kind, k.gvk, k.cluster, func() client.Object { return anything(k.gvk) }, func() client.ObjectList { return list(k.gvk) }},
-			&randomKind{"metadata of " + k.gvk.Kind, k.gvk, k.cluster, func() client.Object { return metadata(k.gvk) }, func() client.ObjectList { return metadataList(k.gvk) }})
+			&randomKind{"unstructured " + k.gvk.Kind, k.gvk, k.cluster, func() client.Object {
+				return anything(k.gvk)
+			}, func() client.ObjectList { return list(k.gvk) }},
+			&randomKind{"metadata of " + k.gvk.Kind, k.gvk, k.cluster, func() client.Object {
+				return metadata(k.gvk)
+			}, func() client.ObjectList { return metadataList(k.gvk) }})
 	}
 	return all
 }()
@@ -93,14 +103,16 @@ var (
 func (p *program) change(r *rand.Rand) {
 	p.t.Helper()
 	p.changes++
-	m := metav1.ObjectMeta{Namespace: randomNamespaces[r.IntN(3)], Name: fmt.Sprint("o", r.IntN(4)), Annotations: map[string]string{"n": fmt.Sprint(p.changes)}}
+	m := metav1.ObjectMeta{Namespace: randomNamespaces[r.IntN(3)], Name: fmt.Sprint("o", r.IntN(4)),
+		Annotations: map[string]string{"n": fmt.Sprint(p.changes)}}
 	if r.IntN(4) > 0 {
 		m.Labels = map[string]string{"app": randomApps[r.IntN(3)]}
 	}
 	if r.IntN(4) == 0 {
 		m.Finalizers = []string{"example.com/wait"}
 		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "o1", UID: "1"}}
-		m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "test", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1"}}
+		m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "test",
+			Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1"}}
 	}
 	data := fmt.Sprint(r.IntN(3))
 	var o kubesim.Object

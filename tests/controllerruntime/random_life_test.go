@@ -91,7 +91,8 @@ func (p *program) live() {
 		for range 1 + p.r.IntN(10) {
 			p.change(p.r)
 		}
-		time.Sleep(time.Duration(p.r.IntN(30)) * time.Millisecond) // on the bubble's clock, which takes no time: some changes have come, others have not
+		// on the bubble's clock, which takes no time: some changes have come, others have not
+		time.Sleep(time.Duration(p.r.IntN(30)) * time.Millisecond)
 		p.stop()
 	} else if p.stop(); p.started && p.r.IntN(2) == 0 {
 		p.look("after the end")
@@ -103,9 +104,11 @@ func (p *program) live() {
 func (p *program) begin() {
 	p.t.Helper()
 	p.choose()
-	p.kept, p.kinds, p.sources, p.started, p.removed = nil, map[string]*used{}, map[string][]boltstore.Source{}, false, false
+	p.kept, p.kinds, p.sources, p.started, p.removed = nil, map[string]*used{}, map[string][]boltstore.Source{},
+		false, false
 	log := funcr.New(p.logged, funcr.Options{})
-	o := boltstore.Options{Logger: &log, Durability: boltstore.DurabilityProcess, ObjectMemory: []int64{0, -1, 20_000}[p.r.IntN(3)]}
+	o := boltstore.Options{Logger: &log, Durability: boltstore.DurabilityProcess,
+		ObjectMemory: []int64{0, -1, 20_000}[p.r.IntN(3)]}
 	db, err := boltstore.Open(p.path, o)
 	if err != nil {
 		p.t.Fatal(err)
@@ -114,7 +117,8 @@ func (p *program) begin() {
 	if p.patient = p.r.IntN(3) > 0; !p.patient {
 		is.MaxStaleness = -1
 	}
-	is.Reflector.Confirm = []reflector.Confirm{reflector.ConfirmAuto, reflector.ConfirmBookmark, reflector.ConfirmList}[p.r.IntN(3)]
+	is.Reflector.Confirm = []reflector.Confirm{reflector.ConfirmAuto, reflector.ConfirmBookmark,
+		reflector.ConfirmList}[p.r.IntN(3)]
 	p.say("life: options ", p.choices, ", memory ", o.ObjectMemory, ", confirm ", is.Reflector.Confirm)
 	for i := range p.sides {
 		cfg := p.sim.RESTConfig()
@@ -200,11 +204,13 @@ func (p *program) end() {
 }
 
 // newInformer is the type of cache.Options.NewInformer.
-type newInformer func(toolscache.ListerWatcher, apiruntime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+type newInformer func(toolscache.ListerWatcher, apiruntime.Object, time.Duration,
+	toolscache.Indexers) toolscache.SharedIndexInformer
 
 // noted notes which sources a kind's informers have.
 func (p *program) noted(make newInformer) newInformer {
-	return func(lw toolscache.ListerWatcher, o apiruntime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	return func(lw toolscache.ListerWatcher, o apiruntime.Object, resync time.Duration,
+		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		inf := make(lw, o, resync, indexers)
 		if kept, ok := inf.(*informer.Informer); ok {
 			name := formOf(o)
@@ -239,7 +245,9 @@ func (p *program) keep(u *used) {
 	for _, src := range sources {
 		delete(p.inherited, src)
 	}
-	if p.woken = slices.DeleteFunc(p.woken, func(name string) bool { return name == u.kind.name }); !u.handled || p.removed {
+	if p.woken = slices.DeleteFunc(p.woken, func(name string) bool {
+		return name == u.kind.name
+	}); !u.handled || p.removed {
 		return
 	}
 	for _, h := range u.handlers {
@@ -252,7 +260,8 @@ func (p *program) keep(u *used) {
 		for key, state := range h.of[1].knows() {
 			ns, _, _ := strings.Cut(key, "/")
 			for _, src := range sources {
-				if src.Namespace == ns || src.Namespace == "" && !slices.ContainsFunc(sources, func(s boltstore.Source) bool { return s.Namespace == ns }) {
+				if src.Namespace == ns || src.Namespace == "" &&
+					!slices.ContainsFunc(sources, func(s boltstore.Source) bool { return s.Namespace == ns }) {
 					p.inherited[src][key] = state
 				}
 			}
@@ -278,7 +287,9 @@ func (p *program) both(what string, f func(i int, s *randomSide) string) string 
 
 // stockInformer is client-go's. Whoever stops one of the metadata watches of
 // controller-runtime must read to its end, or a goroutine of its is left over.
-func stockInformer(lw toolscache.ListerWatcher, o apiruntime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+func stockInformer(
+	lw toolscache.ListerWatcher, o apiruntime.Object, resync time.Duration, indexers toolscache.Indexers,
+) toolscache.SharedIndexInformer {
 	l := toolscache.ToListerWatcherWithContext(lw)
 	return toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
 		ListWithContextFunc: l.ListWithContext,

@@ -212,7 +212,9 @@ func (p *program) lookAt(when string, u *used) {
 		}
 		p.both(when+": a handler knows", func(i int, _ *randomSide) string { return h.of[i].seen() })
 		if !h.gone {
-			p.both(when+": a handler has synced", func(i int, _ *randomSide) string { return fmt.Sprint(h.of[i].reg.HasSynced()) })
+			p.both(when+": a handler has synced", func(i int, _ *randomSide) string {
+				return fmt.Sprint(h.of[i].reg.HasSynced())
+			})
 		}
 	}
 }
@@ -229,7 +231,9 @@ func (p *program) query(u *used) (opts []client.ListOption) {
 	if r.IntN(3) > 0 {
 		var terms []fields.Selector
 		for range 1 + r.IntN(2) {
-			terms = append(terms, fields.OneTermEqualSelector([]string{"app", "two", "n", "long", "missing"}[r.IntN(5)], []string{"x", "", "o1", "a", "3", strings.Repeat("o2", 20_000), "\x00\xff"}[r.IntN(7)]))
+			terms = append(terms, fields.OneTermEqualSelector([]string{"app", "two", "n", "long",
+				"missing"}[r.IntN(5)], []string{"x", "", "o1", "a", "3", strings.Repeat("o2", 20_000),
+				"\x00\xff"}[r.IntN(7)]))
 		}
 		if r.IntN(8) == 0 {
 			terms = append(terms, fields.OneTermNotEqualSelector("app", "x"))

@@ -106,6 +106,7 @@ func (p *program) readOffline(k *randomKind) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if never || !slices.Equal(got, want) {
-		p.t.Errorf("without a link, %s of %v\n  left  %s\n  found %s", k.name, sources, strings.Join(want, ", "), strings.Join(got, ", "))
+		p.t.Errorf("without a link, %s of %v\n  left  %s\n  found %s", k.name, sources, strings.Join(want, ", "),
+			strings.Join(got, ", "))
 	}
 }

@@ -59,7 +59,8 @@ func (p *program) atOnce() {
 	changes.Go(func() {
 		for range 5 + r.IntN(10) {
 			p.change(r)
-			time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond) // on the bubble's clock, which takes no time: changes come at random moments
+			// on the bubble's clock, which takes no time: changes come at random moments
+			time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
 		}
 	})
 	p.say("at once:")
@@ -72,7 +73,8 @@ func (p *program) atOnce() {
 		default:
 			p.addHandler(nil)
 		}
-		time.Sleep(time.Duration(p.r.IntN(60)) * time.Millisecond) // on the bubble's clock, which takes no time: steps fall between changes
+		// on the bubble's clock, which takes no time: steps fall between changes
+		time.Sleep(time.Duration(p.r.IntN(60)) * time.Millisecond)
 	}
 	changes.Wait()
 }
@@ -113,7 +115,9 @@ func (p *program) informer(k *randomKind) *used {
 			o := k.one()
 			o.SetName("o3")
 			o.SetNamespace("b")
-			err = s.IndexField(ctx, o, "later", func(o client.Object) []string { return []string{o.GetAnnotations()["n"]} })
+			err = s.IndexField(ctx, o, "later", func(o client.Object) []string {
+				return []string{o.GetAnnotations()["n"]}
+			})
 		}
 		return said(err)
 	})
@@ -221,7 +225,8 @@ func (p *program) removeInformer() {
 	for range p.r.IntN(6) {
 		p.change(p.r)
 	}
-	time.Sleep(time.Duration(p.r.IntN(100)) * time.Millisecond) // on the bubble's clock, which takes no time: the informer has synced or not
+	// on the bubble's clock, which takes no time: the informer has synced or not
+	time.Sleep(time.Duration(p.r.IntN(100)) * time.Millisecond)
 	if slices.Contains(p.woken, u.kind.name) && p.r.IntN(3) > 0 {
 		p.addHandler(u.kind)
 	}
@@ -232,7 +237,8 @@ var randomIndices = map[string]client.IndexerFunc{
 	"app": func(o client.Object) []string { return []string{o.GetLabels()["app"]} },
 	"two": func(o client.Object) []string { return []string{o.GetName(), o.GetNamespace()} },
 	"long": func(o client.Object) []string {
-		return []string{strings.Repeat(o.GetName(), 20_000), "", "\x00\xff", o.GetName() + "/" + strings.Repeat("x", len(o.GetAnnotations()["n"])*1000)}
+		return []string{strings.Repeat(o.GetName(), 20_000), "", "\x00\xff",
+			o.GetName() + "/" + strings.Repeat("x", len(o.GetAnnotations()["n"])*1000)}
 	},
 	"n": func(o client.Object) []string {
 		if n := o.GetAnnotations()["n"]; n != "" {
@@ -288,7 +294,8 @@ func (p *program) fault() {
 		p.sim.EndWatches(apierrors.NewInternalError(errors.New("test")))
 	case 4:
 		what = "server restarted"
-		fail(p.sim.Restart(kubesim.RestartOptions{Down: time.Duration(r.IntN(30)) * time.Second, Initializing: r.IntN(4)}))
+		fail(p.sim.Restart(kubesim.RestartOptions{Down: time.Duration(r.IntN(30)) * time.Second,
+			Initializing: r.IntN(4)}))
 	case 5:
 		what = "refused"
 		fail(p.sim.RefuseConnections(true))
@@ -299,7 +306,10 @@ func (p *program) fault() {
 		heal = func() error { p.sim.Stall(false); return nil }
 	case 7:
 		what = "requests failed"
-		answer := []*apierrors.StatusError{apierrors.NewTooManyRequests("test", 1), apierrors.NewInternalError(errors.New("test")), apierrors.NewUnauthorized("test"), apierrors.NewForbidden(configMaps.GroupVersion().WithResource("configmaps").GroupResource(), "", nil), nil}[r.IntN(5)]
+		answer := []*apierrors.StatusError{apierrors.NewTooManyRequests("test", 1),
+			apierrors.NewInternalError(errors.New("test")), apierrors.NewUnauthorized("test"),
+			apierrors.NewForbidden(configMaps.GroupVersion().WithResource("configmaps").GroupResource(), "", nil),
+			nil}[r.IntN(5)]
 		var with http.HandlerFunc
 		if answer != nil {
 			with = kubesim.Answer(answer)
@@ -321,7 +331,9 @@ func (p *program) fault() {
 		var back atomic.Bool
 		p.sim.FailNext(func(r *http.Request) bool {
 			return !back.Load() && strings.Contains(r.URL.Path, "/example.com/v1/")
-		}, 1<<30, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "404 page not found", http.StatusNotFound) })
+		}, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "404 page not found", http.StatusNotFound)
+		})
 		p.sim.EndWatches(nil)
 		heal = func() error { back.Store(true); return nil }
 		if r.IntN(2) == 0 {

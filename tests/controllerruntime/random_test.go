@@ -75,7 +75,8 @@ func warmUp(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !s.WaitForCacheSync(t.Context()) { // otherwise the changes may come with the first list, and not into journals
+		// otherwise the changes may come with the first list, and not into journals
+		if !s.WaitForCacheSync(t.Context()) {
 			t.Fatal("not synced")
 		}
 	}
@@ -126,13 +127,14 @@ type program struct {
 	faults atomic.Int32 // that made requests fail
 	failed atomic.Bool  // a request has, since the caches last settled
 
-	sides     [2]*randomSide  // the stock cache, and ours
-	choices   [aspects]uint64 // of options
-	several   bool            // caches of several namespaces
-	patient   bool            // nothing counts as synced before the server says so
-	failing   bool            // readers do not make informers
-	started   bool
-	plain     bool                                   // since the last look handlers were told changes by the watch, and nothing else
+	sides   [2]*randomSide  // the stock cache, and ours
+	choices [aspects]uint64 // of options
+	several bool            // caches of several namespaces
+	patient bool            // nothing counts as synced before the server says so
+	failing bool            // readers do not make informers
+	started bool
+	// since the last look handlers were told changes by the watch, and nothing else
+	plain     bool
 	removed   bool                                   // an informer, before the start
 	kinds     map[string]*used                       // that have informers
 	woken     []string                               // kinds that had handlers in the life before

@@ -80,7 +80,8 @@ func workProgram(t *testing.T, seed uint64) {
 			t.Log(strings.Join(p.story, "\n"))
 		}
 	}()
-	w := &worker{program: p, kind: randomKinds[p.r.IntN(len(randomKinds))], done: map[reconcile.Request]seen{}, r: rand.New(rand.NewPCG(seed, 24))}
+	w := &worker{program: p, kind: randomKinds[p.r.IntN(len(randomKinds))], done: map[reconcile.Request]seen{},
+		r: rand.New(rand.NewPCG(seed, 24))}
 	if p.r.IntN(2) == 0 {
 		w.namespaces = map[string]cache.Config{}
 		for _, ns := range randomNamespaces {
@@ -117,12 +118,14 @@ func (w *worker) live(last bool) {
 	}
 	quiet := logr.Discard()
 	grace := time.Duration(r.IntN(3)) * time.Second
-	mgr, err := durable.NewManager(w.sim.RESTConfig(), ctrl.Options{Metrics: metrics.Options{BindAddress: "0"}, GracefulShutdownTimeout: &grace,
-		Controller: config.Controller{SkipNameValidation: new(true)},
-		Cache:      cache.Options{DefaultNamespaces: namespaces},
-		// While a cache asks for kinds, it holds a lock, and the bubble's clock would stand still.
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return w.mapper, nil },
-	}, durable.File{Path: w.path, Options: boltstore.Options{Logger: &quiet, Durability: boltstore.DurabilityProcess}, Informers: informer.Options{Strict: true}})
+	mgr, err := durable.NewManager(w.sim.RESTConfig(),
+		ctrl.Options{Metrics: metrics.Options{BindAddress: "0"}, GracefulShutdownTimeout: &grace,
+			Controller: config.Controller{SkipNameValidation: new(true)},
+			Cache:      cache.Options{DefaultNamespaces: namespaces},
+			// While a cache asks for kinds, it holds a lock, and the bubble's clock would stand still.
+			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return w.mapper, nil },
+		}, durable.File{Path: w.path, Options: boltstore.Options{Logger: &quiet, Durability: boltstore.DurabilityProcess},
+			Informers: informer.Options{Strict: true}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -201,7 +204,8 @@ func (w *worker) disturb() {
 	for range r.IntN(6) {
 		w.change(r)
 		if r.IntN(4) == 0 {
-			time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond) // on the bubble's clock, which takes no time: changes come at random moments
+			// on the bubble's clock, which takes no time: changes come at random moments
+			time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
 		}
 	}
 	switch r.IntN(8) {
@@ -218,9 +222,11 @@ func (w *worker) disturb() {
 		w.sim.Compact()
 		w.sim.DropConnections()
 	case 3:
-		time.Sleep(time.Duration(r.IntN(100)) * time.Second) // on the bubble's clock, which takes no time: work is retried, or the link is back
+		// on the bubble's clock, which takes no time: work is retried, or the link is back
+		time.Sleep(time.Duration(r.IntN(100)) * time.Second)
 	}
-	time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond) // on the bubble's clock, which takes no time: work is done or under way
+	// on the bubble's clock, which takes no time: work is done or under way
+	time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
 }
 
 func (w *worker) reconciler(c client.Client) reconcile.Func {
@@ -244,7 +250,9 @@ func (w *worker) reconciler(c client.Client) reconcile.Func {
 		case n < 4:
 			return reconcile.Result{}, errors.New("test")
 		case n < 6:
-			time.Sleep(time.Duration(n) * time.Second) // on the bubble's clock, which takes no time: the work is slow, and does not look at ctx
+			// on the bubble's clock, which takes no time: the work is slow, and does not look at
+			// ctx
+			time.Sleep(time.Duration(n) * time.Second)
 		case n == 6:
 			return reconcile.Result{RequeueAfter: time.Minute}, nil
 		}
@@ -270,11 +278,14 @@ func (w *worker) compare() {
 		w.t.Fatal(err)
 	}
 	for _, obj := range all {
-		want[reconcile.Request{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: obj.GetName()}}] = obj.GetResourceVersion()
+		want[reconcile.Request{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(),
+			Name: obj.GetName()}}] = obj.GetResourceVersion()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, req := range slices.SortedFunc(maps.Keys(w.done), func(a, b reconcile.Request) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, req := range slices.SortedFunc(maps.Keys(w.done), func(a, b reconcile.Request) int {
+		return strings.Compare(a.String(), b.String())
+	}) {
 		if there := want[req]; there != w.done[req].state && (there != "" || w.done[req].state != "gone") {
 			w.t.Errorf("%s was reconciled at %s, it is at %q", req, w.done[req].state, there)
 		}

@@ -53,7 +53,8 @@ func (s *served) start() {
 	s.mu.Lock()
 	s.log.Reset()
 	s.mu.Unlock()
-	s.cmd = exec.Command(s.bin, "mirror", "configmaps", "widgets.example.com", "-A", "--serve", "--db", filepath.Join(s.dir, "f.db"), "--kubeconfig", s.kubeconfig)
+	s.cmd = exec.Command(s.bin, "mirror", "configmaps", "widgets.example.com", "-A", "--serve", "--db",
+		filepath.Join(s.dir, "f.db"), "--kubeconfig", s.kubeconfig)
 	s.cmd.Env, s.cmd.Stderr = append(os.Environ(), "HOME="+s.dir), s
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -197,7 +198,9 @@ func TestServedManager(t *testing.T) {
 			if err := mgr.GetCache().List(t.Context(), &all); err != nil {
 				t.Fatal(err)
 			}
-			return !slices.ContainsFunc(all.Items, func(cm corev1.ConfigMap) bool { return cm.Annotations[annotated] != cm.Data["data"] })
+			return !slices.ContainsFunc(all.Items, func(cm corev1.ConfigMap) bool {
+				return cm.Annotations[annotated] != cm.Data["data"]
+			})
 		})
 		t.Logf("%s: equal after %.1f s", when, time.Since(began).Seconds())
 	}
@@ -227,7 +230,9 @@ func TestServedManager(t *testing.T) {
 	}
 	endAgain, _ := run(t, again)
 	var late corev1.ConfigMapList
-	eventually(t, "offline another manager's cache is read", func() bool { return again.GetCache().List(t.Context(), &late) == nil })
+	eventually(t, "offline another manager's cache is read", func() bool {
+		return again.GetCache().List(t.Context(), &late) == nil
+	})
 	if want := 8 + 6*4; len(late.Items) != want {
 		t.Errorf("offline another manager has %d objects, want %d", len(late.Items), want)
 	}

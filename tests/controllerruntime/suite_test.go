@@ -19,7 +19,8 @@ import (
 )
 
 // suites are controller-runtime's packages whose tests use informers on a server.
-var suites = []string{"cache", "cache/internal", "client", "source", "internal/controller", "controller", "builder", "cluster", "manager"}
+var suites = []string{"cache", "cache/internal", "client", "source", "internal/controller", "controller", "builder",
+	"cluster", "manager"}
 
 // TestCacheSuite runs controller-runtime's own tests of its cache, and of what is built on
 // it, with our informers in place of client-go's. For that it copies the module out of the module cache, and
@@ -42,8 +43,10 @@ func TestCacheSuite(t *testing.T) {
 	copyTree(t, tool("list", "-m", "-f", "{{.Dir}}", module), copied)
 	informers := filepath.Join(copied, "pkg", "cache", "internal", "informers.go")
 	change(t, informers,
-		"	newInformer := cache.NewSharedIndexInformer\n", "	httpClient, newInformer := options.HTTPClient, options.NewInformer\n",
-		"	if options.NewInformer != nil {\n		newInformer = options.NewInformer\n	}\n", "	if newInformer == nil {\n		config, httpClient, newInformer = onFile(config)\n	}\n",
+		"	newInformer := cache.NewSharedIndexInformer\n",
+		"	httpClient, newInformer := options.HTTPClient, options.NewInformer\n",
+		"	if options.NewInformer != nil {\n		newInformer = options.NewInformer\n	}\n",
+		"	if newInformer == nil {\n		config, httpClient, newInformer = onFile(config)\n	}\n",
 		"options.HTTPClient,\n		scheme:", "httpClient,\n		scheme:")
 	ours, err := os.ReadFile(filepath.Join("testdata", "kubewake.go.txt"))
 	if err != nil {

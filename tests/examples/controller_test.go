@@ -40,7 +40,8 @@ func TestControllerDiffers(t *testing.T) {
 }
 
 func configMap(name, data string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name}, Data: map[string]string{"data": data}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name},
+		Data: map[string]string{"data": data}}
 }
 
 func create(t *testing.T, sim *kubesim.Server, objects ...kubesim.Object) {
@@ -125,7 +126,8 @@ func TestController(t *testing.T) {
 			if lists != want.lists {
 				t.Errorf("it has read everything %d times, want %d:\n%s", lists, want.lists, strings.Join(sent, "\n"))
 			}
-			t.Logf("killed after %d of %d, it sent in its second life\n%s", len(done), objects+3, strings.Join(sent, "\n"))
+			t.Logf("killed after %d of %d, it sent in its second life\n%s", len(done), objects+3,
+				strings.Join(sent, "\n"))
 		})
 	}
 }

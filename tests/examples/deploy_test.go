@@ -103,7 +103,8 @@ func workload(o runtime.Object) bool {
 	return true
 }
 
-func remote(t *testing.T, s *apiserver.Server, o runtime.Object, fn func(dynamic.ResourceInterface, *unstructured.Unstructured) error) {
+func remote(t *testing.T, s *apiserver.Server, o runtime.Object,
+	fn func(dynamic.ResourceInterface, *unstructured.Unstructured) error) {
 	t.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -124,7 +125,8 @@ func apply(t *testing.T, s *apiserver.Server, objects []runtime.Object, dryRun [
 	t.Helper()
 	for _, o := range objects {
 		remote(t, s, o, func(c dynamic.ResourceInterface, u *unstructured.Unstructured) error {
-			_, err := c.Create(t.Context(), u, metav1.CreateOptions{DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict})
+			_, err := c.Create(t.Context(), u,
+				metav1.CreateOptions{DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict})
 			return err
 		})
 	}
@@ -135,7 +137,8 @@ func kubeconfigOf(t *testing.T, s *apiserver.Server, m manifest) string {
 	t.Helper()
 	account := m.pod.Spec.ServiceAccountName
 	admin := s.Client(t)
-	token, err := admin.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := admin.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,11 +184,13 @@ func kubeconfigOf(t *testing.T, s *apiserver.Server, m manifest) string {
 
 func untilAllowed(t *testing.T, admin kubernetes.Interface, user string, attr authorizationv1.ResourceAttributes) {
 	t.Helper()
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &attr}}
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		got, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		return err == nil && got.Status.Allowed, err
-	})
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user,
+		ResourceAttributes: &attr}}
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			got, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			return err == nil && got.Status.Allowed, err
+		})
 	if err != nil {
 		t.Fatalf("%+v: %v", attr, err)
 	}
@@ -213,7 +218,9 @@ func volumeFor(t *testing.T, m manifest) (dir string, user *syscall.SysProcAttr)
 	mode := fs.FileMode(0o755) // of a hostPath
 	mount := volumeOf(t, m)
 	switch {
-	case slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.EmptyDir != nil }):
+	case slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+		return v.Name == mount.Name && v.EmptyDir != nil
+	}):
 		mode = 0o777
 	case spec.SecurityContext.FSGroup != nil:
 		mode = 0o775 | fs.ModeSetgid
@@ -259,7 +266,8 @@ func runContainer(t *testing.T, m manifest, kubeconfig, volume string, user *sys
 			args[i] = flag + "=" + strings.Replace(value, volumeOf(t, m).MountPath, volume, 1)
 		}
 	}
-	env := []string{"KUBECONFIG=" + kubeconfig, "HOME=/proc/none", "TMPDIR=/proc/none"} // there is nothing to write to but the volume
+	// there is nothing to write to but the volume
+	env := []string{"KUBECONFIG=" + kubeconfig, "HOME=/proc/none", "TMPDIR=/proc/none"}
 	for _, e := range c.Env {
 		if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil || e.ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
 			t.Fatalf("%s is not known here", e.Name)
@@ -271,7 +279,9 @@ func runContainer(t *testing.T, m manifest, kubeconfig, volume string, user *sys
 		if probe == nil {
 			continue
 		}
-		i := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return intstr.FromString(p.Name) == probe.HTTPGet.Port })
+		i := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool {
+			return intstr.FromString(p.Name) == probe.HTTPGet.Port
+		})
 		if i < 0 || c.Ports[i].ContainerPort != port {
 			t.Fatalf("the probe asks at port %s, the container answers at %d", probe.HTTPGet.Port.String(), port)
 		}
@@ -288,18 +298,19 @@ func runContainer(t *testing.T, m manifest, kubeconfig, volume string, user *sys
 func answers(t *testing.T, url string, p *program) {
 	t.Helper()
 	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		resp, err := http.Get(url)
-		if err != nil {
-			if last = err.Error(); p.errs.over() {
-				return false, errors.New("it has ended")
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			resp, err := http.Get(url)
+			if err != nil {
+				if last = err.Error(); p.errs.over() {
+					return false, errors.New("it has ended")
+				}
+				return false, nil
 			}
-			return false, nil
-		}
-		defer resp.Body.Close()
-		last = resp.Status
-		return resp.StatusCode == http.StatusOK, nil
-	})
+			defer resp.Body.Close()
+			last = resp.Status
+			return resp.StatusCode == http.StatusOK, nil
+		})
 	if err != nil {
 		t.Fatalf("%s: %s\n%s", url, last, p.all())
 	}

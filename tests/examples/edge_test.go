@@ -32,14 +32,17 @@ func TestEdge(t *testing.T) {
 	refusal := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "", http.StatusServiceUnavailable)
 	})
-	sim.FailNext(func(r *http.Request) bool { return refuses.Load() && r.Method == http.MethodPatch }, 1_000_000, refusal)
+	sim.FailNext(func(r *http.Request) bool {
+		return refuses.Load() && r.Method == http.MethodPatch
+	}, 1_000_000, refusal)
 	create(t, sim, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "d1"}}, setting("a", "1"), setting("b", "1"))
 	other := setting("other", "1")
 	other.Labels["device"] = "d2"
 	create(t, sim, other)
 	dir, addr := t.TempDir(), apiserver.FreeAddress(t)
 	life := func() *program {
-		return start(t, dir, []string{"KUBECONFIG=" + kubeconfig}, built(t, "edge"), "-device", "d1", "-http", addr, "-oldest", "1h")
+		return start(t, dir, []string{"KUBECONFIG=" + kubeconfig}, built(t, "edge"), "-device", "d1", "-http", addr,
+			"-oldest", "1h")
 	}
 
 	p := life()
@@ -89,7 +92,8 @@ func TestEdge(t *testing.T) {
 	if err := sim.Get(node); err != nil {
 		t.Fatal(err)
 	}
-	if want := map[string]string{"settings.example.com/b": "1", "settings.example.com/c": "1"}; !maps.Equal(node.Annotations, want) {
+	if want := map[string]string{"settings.example.com/b": "1",
+		"settings.example.com/c": "1"}; !maps.Equal(node.Annotations, want) {
 		t.Errorf("the node has %v", node.Annotations)
 	}
 }

@@ -34,8 +34,10 @@ func exported() []runtime.Object {
 		return metav1.TypeMeta{APIVersion: v, Kind: kind}, metav1.ObjectMeta{Namespace: "default", Name: "exported"}
 	}
 	labels := map[string]string{"app": "exported"}
-	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c:1"}}}}
-	deployment := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: pod}}
+	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c:1"}}}}
+	deployment := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: pod}}
 	deployment.TypeMeta, deployment.ObjectMeta = about("Deployment")
 	service := &corev1.Service{Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}}}
 	service.TypeMeta, service.ObjectMeta = about("Service")
@@ -44,7 +46,8 @@ func exported() []runtime.Object {
 	once := &batchv1.Job{Spec: batchv1.JobSpec{Template: *pod.DeepCopy()}}
 	once.TypeMeta, once.ObjectMeta = about("Job")
 	once.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	job := &batchv1.CronJob{Spec: batchv1.CronJobSpec{Schedule: "0 0 * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: pod}}}}
+	job := &batchv1.CronJob{Spec: batchv1.CronJobSpec{Schedule: "0 0 * * *",
+		JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: pod}}}}
 	job.TypeMeta, job.ObjectMeta = about("CronJob")
 	job.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	return []runtime.Object{deployment, service, settings, job, once}
@@ -57,10 +60,13 @@ func exportsApply(t *testing.T, s *apiserver.Server) {
 	types := []string{"deployments", "services", "configmaps", "cronjobs", "jobs"}
 	apply(t, s, objects, nil)
 	path := filepath.Join(t.TempDir(), "f.db")
-	p := start(t, t.TempDir(), nil, built(t, "kubewake"), append([]string{"mirror", "-n", "default", "--db", path, "--kubeconfig", s.Kubeconfig(t)}, types...)...)
+	p := start(t, t.TempDir(), nil, built(t, "kubewake"),
+		append([]string{"mirror", "-n", "default", "--db", path, "--kubeconfig", s.Kubeconfig(t)}, types...)...)
 	for _, typ := range []string{"deployments.apps", "services", "configmaps", "cronjobs.batch", "jobs.batch"} {
 		waittest.Eventually(t, typ+" is live", func() bool { // one name is the end of another
-			return slices.ContainsFunc(p.errs.all(), func(line string) bool { return strings.HasPrefix(line, typ+"/v1 -n default: live at") })
+			return slices.ContainsFunc(p.errs.all(), func(line string) bool {
+				return strings.HasPrefix(line, typ+"/v1 -n default: live at")
+			})
 		})
 	}
 	p.end()
@@ -77,7 +83,8 @@ func exportsApply(t *testing.T, s *apiserver.Server) {
 		remote(t, s, o, func(c dynamic.ResourceInterface, u *unstructured.Unstructured) error {
 			was, err := c.Get(t.Context(), u.GetName(), metav1.GetOptions{})
 			before[u.GetKind()] = was
-			return errors.Join(err, c.Delete(t.Context(), u.GetName(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
+			return errors.Join(err, c.Delete(t.Context(), u.GetName(),
+				metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
 		})
 	}
 	n := 0

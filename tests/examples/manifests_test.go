@@ -81,12 +81,15 @@ func TestManifestsAreSafe(t *testing.T) {
 	}
 	for _, m := range all {
 		pod, c := m.pod.Spec, m.pod.Spec.Containers[0]
-		if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser == 0 {
+		if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil ||
+			*s.RunAsUser == 0 {
 			t.Errorf("%s: the pod may run as root", m.name)
-		} else if s.FSGroup != nil && (s.FSGroupChangePolicy == nil || *s.FSGroupChangePolicy != corev1.FSGroupChangeOnRootMismatch) {
+		} else if s.FSGroup != nil && (s.FSGroupChangePolicy == nil ||
+			*s.FSGroupChangePolicy != corev1.FSGroupChangeOnRootMismatch) {
 			t.Errorf("%s: the second start of the pod will find the file open to its group", m.name)
 		}
-		if s := c.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation ||
+		if s := c.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+			s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation ||
 			s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 			t.Errorf("%s: the container has more rights than it needs", m.name)
 		}

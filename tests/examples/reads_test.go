@@ -25,7 +25,8 @@ func (p proofs) has(verb, path string, q url.Values) bool {
 	}
 	if q.Get("continue") == "" {
 		n, err := strconv.Atoi(q.Get("limit"))
-		asks := err == nil && n < firstPage && q.Get("resourceVersion") == "" // a list of few objects that asks for the version
+		// a list of few objects that asks for the version
+		asks := err == nil && n < firstPage && q.Get("resourceVersion") == ""
 		p[path] = q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchNotOlderThan)
 		if asks { // it has one page: any further ones are a relist's
 			return true

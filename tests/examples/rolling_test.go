@@ -21,7 +21,8 @@ func TestRollingUpdate(t *testing.T) {
 				}
 				dir := t.TempDir()
 				run := func(more ...string) *program {
-					args := []string{"mirror", "configmaps", "-A", "--events", "--db", "cache.db", "--kubeconfig", kubeconfig}
+					args := []string{"mirror", "configmaps", "-A", "--events", "--db", "cache.db", "--kubeconfig",
+						kubeconfig}
 					args = append(args, more...)
 					return start(t, dir, nil, built(t, "kubewake"), args...)
 				}
@@ -31,7 +32,8 @@ func TestRollingUpdate(t *testing.T) {
 
 				replacement := run(flags...)
 				if name == "fails" {
-					if err := replacement.wait(); err == nil || !strings.Contains(replacement.all(), "in use") || !strings.Contains(replacement.all(), "pid") {
+					if err := replacement.wait(); err == nil || !strings.Contains(replacement.all(), "in use") ||
+						!strings.Contains(replacement.all(), "pid") {
 						t.Errorf("it does not end with the holder's name: %v\n%s", err, replacement.all())
 					}
 				}
@@ -54,7 +56,8 @@ func TestRollingUpdate(t *testing.T) {
 					t.Errorf("a delete is lost:\n%s\nthe new one:\n%s", old.all(), replacement.all())
 				}
 				replacement.end()
-				get := start(t, dir, nil, built(t, "kubewake"), "get", "configmaps", "-A", "-o", "name", "--db", "cache.db")
+				get := start(t, dir, nil, built(t, "kubewake"), "get", "configmaps", "-A", "-o", "name", "--db",
+					"cache.db")
 				if err := get.wait(); err != nil || strings.Join(get.said.all(), " ") != "configmap/kept" {
 					t.Errorf("the file has: %v\n%s", err, get.all())
 				}

@@ -35,19 +35,22 @@ func TestSystemdUnit(t *testing.T) {
 	config := filepath.Join(dir, "mirror.yaml")
 	configure := func(types string) {
 		t.Helper()
-		changed := strings.NewReplacer("/etc/kubewake/kubeconfig", kubeconfig, "[pods, configmaps]", types).Replace(string(text))
+		changed := strings.NewReplacer("/etc/kubewake/kubeconfig", kubeconfig, "[pods, configmaps]",
+			types).Replace(string(text))
 		if err := os.WriteFile(config, []byte(changed), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	configure("[pods, configmaps]")
-	args := strings.Fields(strings.NewReplacer("${STATE_DIRECTORY}", dir, "/etc/kubewake/mirror.yaml", config).Replace(inUnit(t, string(unit), "ExecStart")))
+	args := strings.Fields(strings.NewReplacer("${STATE_DIRECTORY}", dir, "/etc/kubewake/mirror.yaml",
+		config).Replace(inUnit(t, string(unit), "ExecStart")))
 	for life := range 2 {
 		sim.ResetRequests()
 		p := start(t, dir, nil, built(t, filepath.Base(args[0])), args[1:]...)
 		p.complains("configmaps/v1: live at")
 		p.complains("pods/v1: live at")
-		get := exec.Command(built(t, "kubewake"), "get", "configmaps", "-A", "-o", "name", "--db", filepath.Join(dir, "node.db"))
+		get := exec.Command(built(t, "kubewake"), "get", "configmaps", "-A", "-o", "name", "--db",
+			filepath.Join(dir, "node.db"))
 		if out, err := get.CombinedOutput(); err != nil || !strings.Contains(string(out), "configmap/a") {
 			t.Errorf("%v: %s", err, out)
 		}
@@ -59,7 +62,8 @@ func TestSystemdUnit(t *testing.T) {
 		}
 		if life == 1 {
 			configure("[pods, configmaps, secrets]")
-			reload := strings.Fields(strings.ReplaceAll(inUnit(t, string(unit), "ExecReload"), "$MAINPID", fmt.Sprint(p.cmd.Process.Pid)))
+			reload := strings.Fields(strings.ReplaceAll(inUnit(t, string(unit), "ExecReload"), "$MAINPID",
+				fmt.Sprint(p.cmd.Process.Pid)))
 			if out, err := exec.Command(reload[0], reload[1:]...).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}

@@ -65,7 +65,8 @@ type kind struct {
 
 var kinds = []kind{
 	{"generated", configMaps, func(cfg *rest.Config, ns string, db *boltstore.DB) (running, error) {
-		f := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(cfg), 0, informers.WithNamespace(ns), informers.WithTweakListOptions(selected))
+		f := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(cfg), 0,
+			informers.WithNamespace(ns), informers.WithTweakListOptions(selected))
 		r := running{f.ForResource, f.StartWithContext, f.Shutdown}
 		if db == nil {
 			return r, nil
@@ -73,8 +74,11 @@ var kinds = []kind{
 		return r, factory.Wake(f, db, factory.Options{Informer: byBookmark}, &corev1.ConfigMap{})
 	}},
 	{"another project's", widgets, func(cfg *rest.Config, ns string, db *boltstore.DB) (running, error) {
-		f := externalversions.NewSharedInformerFactoryWithOptions(versioned.NewForConfigOrDie(cfg), 0, externalversions.WithNamespace(ns), externalversions.WithTweakListOptions(selected))
-		r := running{func(gvr schema.GroupVersionResource) (informers.GenericInformer, error) { return f.ForResource(gvr) }, f.StartWithContext, f.Shutdown}
+		f := externalversions.NewSharedInformerFactoryWithOptions(versioned.NewForConfigOrDie(cfg), 0,
+			externalversions.WithNamespace(ns), externalversions.WithTweakListOptions(selected))
+		r := running{func(gvr schema.GroupVersionResource) (informers.GenericInformer, error) {
+			return f.ForResource(gvr)
+		}, f.StartWithContext, f.Shutdown}
 		if db == nil {
 			return r, nil
 		}
@@ -116,13 +120,15 @@ func TestFactories(t *testing.T) {
 	}
 	direct := dynamic.NewForConfigOrDie(s.Config())
 	for _, ns := range []string{"web", "db"} {
-		if _, err := direct.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Create(t.Context(), object("v1", "Namespace", "", ns, ""), metav1.CreateOptions{}); err != nil {
+		if _, err := direct.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Create(t.Context(),
+			object("v1", "Namespace", "", ns, ""), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	create := func(ns, name, in string) {
 		t.Helper()
-		for gvr, o := range map[schema.GroupVersionResource]*unstructured.Unstructured{configMaps: object("v1", "ConfigMap", ns, name, in), widgets: object("example.com/v1", "Widget", ns, name, in)} {
+		for gvr, o := range map[schema.GroupVersionResource]*unstructured.Unstructured{configMaps: object("v1",
+			"ConfigMap", ns, name, in), widgets: object("example.com/v1", "Widget", ns, name, in)} {
 			if _, err := direct.Resource(gvr).Namespace(ns).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -220,7 +226,8 @@ func TestFactories(t *testing.T) {
 		}
 	}
 	for _, r := range mine {
-		if r.Verb == "watch" && !(strings.Contains(r.URI, "/namespaces/web/") && strings.Contains(r.URI, "labelSelector=in%3Dshop")) {
+		if r.Verb == "watch" && !(strings.Contains(r.URI, "/namespaces/web/") &&
+			strings.Contains(r.URI, "labelSelector=in%3Dshop")) {
 			t.Errorf("the second life watches more than it was asked for: %s", r.URI)
 		}
 	}

@@ -175,7 +175,8 @@ func isKubectls(command []string) bool {
 		return true
 	}
 	return slices.ContainsFunc(command, func(arg string) bool {
-		return slices.ContainsFunc([]string{"-L", "--sort-by", "--field-selector", "--show-", "--chunk-size", "--ignore-", "jsonpath", "custom-columns", "svc/"}, func(only string) bool {
+		return slices.ContainsFunc([]string{"-L", "--sort-by", "--field-selector", "--show-", "--chunk-size",
+			"--ignore-", "jsonpath", "custom-columns", "svc/"}, func(only string) bool {
 			return strings.HasPrefix(arg, only)
 		})
 	})
@@ -226,7 +227,9 @@ func (c *cli) run(t *testing.T, program, config string, command []string) ran {
 	plain := func(text string) string {
 		text = rulings.ReplaceAllString(blanks.ReplaceAllString(ages.ReplaceAllString(text, "AGE"), " "), "----")
 		// A file does not know that a type is deprecated.
-		return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return strings.HasPrefix(line, "Warning: v1 Endpoints") }), "\n")
+		return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "Warning: v1 Endpoints")
+		}), "\n")
 	}
 	r.out, r.err = plain(out.String()), plain(errs.String())
 	return r

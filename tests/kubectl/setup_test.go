@@ -86,14 +86,17 @@ func startWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	// The server makes these by itself, some after it is ready.
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		list, err := w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).List(ctx, metav1.ListOptions{})
-		return err == nil && len(list.Items) == 4, err
-	})
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			list, err := w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).List(ctx,
+				metav1.ListOptions{})
+			return err == nil && len(list.Items) == 4, err
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
-	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": shop}}}
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": shop}}}
 	w.create(t, w.mapper(t, namespace), namespace)
 	columns := map[schema.GroupKind][]boltstore.Column{}
 	for _, o := range readObjects(t, "definitions.yaml") {
@@ -118,7 +121,8 @@ func startWorld(t *testing.T) *world {
 	objs := readObjects(t, "objects.yaml")
 	made := len(objs)
 	objs = append(objs, readObjects(t, "definitions.yaml")...) // these exist, and so do services of APIs
-	objs = append(objs, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}})
+	objs = append(objs, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiregistration.k8s.io/v1",
+		"kind": "APIService"}})
 	m := w.mapper(t, objs...)
 	for i, o := range objs {
 		if i < made {
@@ -168,20 +172,21 @@ func (w *world) mapper(t *testing.T, objs ...*unstructured.Unstructured) meta.RE
 		t.Fatal(err)
 	}
 	var m meta.RESTMapper
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		groups, err := restmapper.GetAPIGroupResources(dc)
-		if err != nil {
-			return false, err
-		}
-		m = restmapper.NewDiscoveryRESTMapper(groups)
-		for _, o := range objs {
-			gvk := o.GroupVersionKind()
-			if _, err := m.RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
-				return false, nil
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			groups, err := restmapper.GetAPIGroupResources(dc)
+			if err != nil {
+				return false, err
 			}
-		}
-		return true, nil
-	})
+			m = restmapper.NewDiscoveryRESTMapper(groups)
+			for _, o := range objs {
+				gvk := o.GroupVersionKind()
+				if _, err := m.RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
+					return false, nil
+				}
+			}
+			return true, nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +237,8 @@ func (w *world) create(t *testing.T, m meta.RESTMapper, o *unstructured.Unstruct
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.Patch(t.Context(), o.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := client.Patch(t.Context(), o.GetName(), types.MergePatchType, patch, metav1.PatchOptions{},
+			"status"); err != nil {
 			t.Fatalf("status of %s %s: %v", o.GetKind(), o.GetName(), err)
 		}
 	}
@@ -339,7 +345,9 @@ type lists[L runtime.Object] interface {
 
 func listWatchOf[L runtime.Object](of lists[L]) cache.ListerWatcher {
 	return &cache.ListWatch{
-		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return of.List(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return of.List(ctx, o)
+		},
 		WatchFuncWithContext: of.Watch,
 	}
 }

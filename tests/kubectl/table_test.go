@@ -43,7 +43,8 @@ func TestSideBySide(t *testing.T) {
 					var list struct {
 						Items []metav1.PartialObjectMetadata
 					}
-					if err := json.Unmarshal(ask(t, client, w.Config().Host+r.path(), jsonType).body, &list); err != nil || len(list.Items) == 0 {
+					if err := json.Unmarshal(ask(t, client, w.Config().Host+r.path(), jsonType).body,
+						&list); err != nil || len(list.Items) == 0 {
 						t.Fatal(err, list)
 					}
 					one := r.path() + "/" + list.Items[0].Name
@@ -63,7 +64,8 @@ func TestSideBySide(t *testing.T) {
 			}
 			for _, path := range []string{pods, "/apis/example.com/v1/namespaces/shop/gadgets"} {
 				for _, query := range []string{"", "&includeObject=None", "&includeObject=Object"} {
-					w.compareWatch(t, client, file, path+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=60"+query)
+					w.compareWatch(t, client, file,
+						path+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=60"+query)
 				}
 			}
 		})
@@ -93,7 +95,8 @@ func (w *world) compare(t *testing.T, client *http.Client, file, path, accept st
 	t.Helper()
 	server, ours := w.both(t, client, file, path, accept)
 	if server.code != ours.code || server.media != ours.media {
-		t.Errorf("%s as %s: %d %s, the server says %d %s", path, accept, ours.code, ours.media, server.code, server.media)
+		t.Errorf("%s as %s: %d %s, the server says %d %s", path, accept, ours.code, ours.media, server.code,
+			server.media)
 	}
 	if got, want := plain(t, ours), plain(t, server); got != want {
 		t.Errorf("%s as %s :\n%s", path, accept, differences(want, got))

@@ -26,7 +26,8 @@ func (w *world) asked(since time.Time) (lists, watches, full, first int) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for _, r := range all.UserAgent(strings.ReplaceAll(w.Name(), " ", "_")).Path("/api/v1/namespaces/default/configmaps") {
+	for _, r := range all.UserAgent(strings.ReplaceAll(w.Name(), " ",
+		"_")).Path("/api/v1/namespaces/default/configmaps") {
 		if r.Verb == "list" && !strings.Contains(r.URI, "continue=") {
 			proves = strings.Contains(r.URI, "resourceVersionMatch="+string(metav1.ResourceVersionMatchNotOlderThan))
 		}
@@ -73,7 +74,8 @@ func latency(w *world) {
 		m.phase(reflector.PhaseLive)
 		m.equal()
 		lists, watches, full, _ := w.asked(began)
-		w.Logf("synced after %s, by %d questions, %d watches, %d full reads, %d pages of a proof", took.Round(time.Millisecond), lists, watches, full, w.proofs)
+		w.Logf("synced after %s, by %d questions, %d watches, %d full reads, %d pages of a proof",
+			took.Round(time.Millisecond), lists, watches, full, w.proofs)
 		if lists+full > 2 || full > 1 || watches > 2 || w.proofs > 2 { // a list of metadata is the question
 			w.Errorf("%d questions, %d watches, %d full reads, %d pages of a proof", lists, watches, full, w.proofs)
 		}
@@ -127,13 +129,15 @@ func resets(w *world) {
 	m.phase(reflector.PhaseLive)
 	m.equal()
 	lists, watches, full, first := w.asked(began)
-	w.Logf("synced after %s, by %d questions, %d watches, %d pages", time.Since(began).Round(time.Millisecond), lists, watches, full)
+	w.Logf("synced after %s, by %d questions, %d watches, %d pages", time.Since(began).Round(time.Millisecond), lists,
+		watches, full)
 	if n := w.link.uncut(); n > 0 {
 		w.Errorf("%d resets have yet to come", n)
 	}
 	// Each reset costs a page, and the first also the page that was asked for early.
 	if n := len(m.inf.GetStore().ListKeys()); first != 1 || full > (n+19)/20+3+1 || lists > 2 || watches > 3 {
-		w.Errorf("%d objects: %d questions, %d watches, %d pages, %d of them first ones", n, lists, watches, full, first)
+		w.Errorf("%d objects: %d questions, %d watches, %d pages, %d of them first ones", n, lists, watches, full,
+			first)
 	}
 	m.forget()
 
@@ -152,7 +156,8 @@ func resets(w *world) {
 	m.phase(reflector.PhaseLive)
 	m.equal()
 	lists, watches, full, _ = w.asked(began)
-	w.Logf("watches: %d questions, %d watches, %d full reads in %s", lists, watches, full, time.Since(began).Round(time.Millisecond))
+	w.Logf("watches: %d questions, %d watches, %d full reads in %s", lists, watches, full,
+		time.Since(began).Round(time.Millisecond))
 	if lists > 3 || watches > 4 || full > 0 {
 		w.Errorf("%d questions, %d watches, %d full reads", lists, watches, full)
 	}

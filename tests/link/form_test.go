@@ -27,11 +27,12 @@ func gadgetVersions(color string) []any {
 	if color != "" {
 		colour["default"] = color
 	}
-	return []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
-		"type": "object", "properties": map[string]any{"data": map[string]any{
-			"type": "object", "properties": map[string]any{"data": map[string]any{"type": "string"}, "color": colour},
-		}},
-	}}}}
+	return []any{map[string]any{"name": "v1", "served": true, "storage": true,
+		"schema": map[string]any{"openAPIV3Schema": map[string]any{
+			"type": "object", "properties": map[string]any{"data": map[string]any{
+				"type": "object", "properties": map[string]any{"data": map[string]any{"type": "string"}, "color": colour},
+			}},
+		}}}}
 }
 
 // installGadgets makes the server serve gadgets, without a default.
@@ -42,10 +43,12 @@ func (w *world) installGadgets() {
 		"metadata": map[string]any{"name": gadgets.GroupResource().String()},
 		"spec": map[string]any{
 			"group": gadgets.Group, "scope": "Namespaced", "versions": gadgetVersions(""),
-			"names": map[string]any{"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
+			"names": map[string]any{"plural": "gadgets", "singular": "gadget", "kind": "Gadget",
+				"listKind": "GadgetList"},
 		},
 	}}
-	if _, err := w.direct.Resource(crds).Create(w.Context(), crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := w.direct.Resource(crds).Create(w.Context(), crd, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		w.Fatal(err)
 	}
 	w.until(time.Minute, func() bool {
@@ -61,7 +64,8 @@ func (w *world) recolor(color string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if _, err := w.direct.Resource(crds).Patch(w.Context(), gadgets.GroupResource().String(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := w.direct.Resource(crds).Patch(w.Context(), gadgets.GroupResource().String(), types.MergePatchType,
+		patch, metav1.PatchOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -96,7 +100,8 @@ func (m *mirror) expectColor(color string) {
 		for _, o := range m.inf.GetStore().List() {
 			got = append(got, colorOf(o))
 		}
-		return fmt.Sprintf("not all are %s but %q; %s, relists %v, sign %s", color, got, m.inf.State(), m.inf.State().Relists, m.inf.GetIndexer().(*boltstore.Claimed).ServedForm())
+		return fmt.Sprintf("not all are %s but %q; %s, relists %v, sign %s", color, got, m.inf.State(),
+			m.inf.State().Relists, m.inf.GetIndexer().(*boltstore.Claimed).ServedForm())
 	})
 }
 

@@ -36,7 +36,8 @@ import (
 var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	crds       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	crds       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 	// kinds are the kinds of the types that every server here has.
 	kinds = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", widgets: "Widget"}
 )
@@ -105,8 +106,10 @@ func newWorld(t *testing.T, s *apiserver.Server) *world {
 // namespace makes one, to work in.
 func (w *world) namespace(name string) {
 	w.Helper()
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
-	if _, err := w.direct.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(w.Context(), o, metav1.CreateOptions{}); err != nil {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": name}}}
+	if _, err := w.direct.Resource(schema.GroupVersionResource{Version: "v1",
+		Resource: "namespaces"}).Create(w.Context(), o, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 	w.ns = name
@@ -127,7 +130,8 @@ func (w *world) create(gvr schema.GroupVersionResource, name, data string) strin
 func (w *world) update(gvr schema.GroupVersionResource, name, data string) {
 	w.Helper()
 	patch := fmt.Appendf(nil, `{"data":{"data":%q}}`, data)
-	if _, err := w.direct.Resource(gvr).Namespace(w.ns).Patch(w.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := w.direct.Resource(gvr).Namespace(w.ns).Patch(w.Context(), name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -309,7 +313,8 @@ func (m *mirror) equal() {
 }
 
 func rights(w *world) {
-	may := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}
+	may := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"},
+		Verbs: []string{"get", "list", "watch"}}
 	if err := w.s.Grant(w.Context(), apiserver.Restricted, may); err != nil {
 		w.Fatal(err)
 	}

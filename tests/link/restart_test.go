@@ -31,7 +31,8 @@ func restartsWith(w *world, metadata bool, prefix string) {
 		for i := range 300 {
 			w.create(gvr, name(i), "before")
 		}
-		m := w.mirror(gvr, apiserver.Admin, informer.Options{Reflector: tuned(tuning.Reflector{PageSize: 100, Metadata: metadata})})
+		m := w.mirror(gvr, apiserver.Admin,
+			informer.Options{Reflector: tuned(tuning.Reflector{PageSize: 100, Metadata: metadata})})
 		m.phase(reflector.PhaseLive)
 		m.equal()
 		m.forget()
@@ -52,7 +53,9 @@ func restartsWith(w *world, metadata bool, prefix string) {
 	}
 	w.link.refuse(false)
 	for gvr, m := range mirrors {
-		m.until(2*time.Minute, func() bool { return m.inf.State().Relists[reflector.ReasonExpired] == 1 }, func() string { return m.inf.State().String() })
+		m.until(2*time.Minute, func() bool {
+			return m.inf.State().Relists[reflector.ReasonExpired] == 1
+		}, func() string { return m.inf.State().String() })
 		m.equal()
 		m.expect(prefix, "+"+prefix+"-new", "-"+name(7), "-"+name(8), "+"+name(8))
 		// Beside the two there may be the objects that come with the version
@@ -85,7 +88,9 @@ func recreated(w *world) {
 	}
 	w.create(configMaps, "ours", "after")
 	w.link.refuse(false)
-	m.until(2*time.Minute, func() bool { return m.inf.State().Relists[reflector.ReasonCluster] == 1 }, func() string { return fmt.Sprintf("%+v", m.inf.State()) })
+	m.until(2*time.Minute, func() bool {
+		return m.inf.State().Relists[reflector.ReasonCluster] == 1
+	}, func() string { return fmt.Sprintf("%+v", m.inf.State()) })
 	m.equal()
 	m.phase(reflector.PhaseLive)
 	m.mu.Lock()

@@ -93,13 +93,17 @@ func child(path string) error {
 			}
 			return client.List(asked, o)
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return client.Watch(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.Watch(ctx, o)
+		},
 	}, example, informer.Options{Reflector: tuned(tuning.Reflector{PageSize: takeUpPage})})
 	if err != nil {
 		return err
 	}
 	tell := func(obj any) { fmt.Println("told", obj) }
-	if _, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell}); err != nil {
+	if _, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, obj any) {
+		tell(obj)
+	}, DeleteFunc: tell}); err != nil {
 		return err
 	}
 	inf.RunWithContext(ctx)
@@ -137,7 +141,8 @@ func takenUp(w *world) {
 	there := random.Perm(objects)
 	for i, killed := range []string{"yes", "", "yes", ""} {
 		cmd := exec.CommandContext(w.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), envDB+"="+path, envKubeconfig+"="+kubeconfig, envAgent+"="+strings.ReplaceAll(w.Name(), " ", "_"),
+		cmd.Env = append(os.Environ(), envDB+"="+path, envKubeconfig+"="+kubeconfig,
+			envAgent+"="+strings.ReplaceAll(w.Name(), " ", "_"),
 			envPage+"="+strconv.Itoa(life), envKilled+"="+killed)
 		out, err := cmd.CombinedOutput()
 		if ended := cmd.ProcessState.ExitCode() == 0; ended == (killed != "") || strings.Contains(string(out), "told") {
@@ -165,12 +170,14 @@ func takenUp(w *world) {
 			}
 		}
 	}
-	m := w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{Reflector: tuned(tuning.Reflector{PageSize: takeUpPage})})
+	m := w.mirrorAt(path, configMaps, apiserver.Admin,
+		informer.Options{Reflector: tuned(tuning.Reflector{PageSize: takeUpPage})})
 	m.until(time.Minute, m.inf.HasSynced, func() string { return "not synced: " + m.inf.State().String() })
 	m.phase(reflector.PhaseLive)
 	m.equal()
 	lists, watches, full, first := w.asked(began)
-	w.Logf("synced after %s, by %d questions, %d watches, %d pages: %v", time.Since(began).Round(time.Millisecond), lists, watches, full, m.inf.State().Relists)
+	w.Logf("synced after %s, by %d questions, %d watches, %d pages: %v", time.Since(began).Round(time.Millisecond),
+		lists, watches, full, m.inf.State().Relists)
 	// The last page of each interrupted life is not sent. It is asked for while the page
 	// before it comes, so neither that one nor the one before need be in the file yet.
 	if n := len(m.inf.GetStore().ListKeys()); first != 1 || full > (n+takeUpPage-1)/takeUpPage+4*2 {

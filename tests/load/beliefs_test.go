@@ -101,7 +101,8 @@ func (t *table) differing(h int, now []state) (n int, example string) {
 	for slot, s := range now {
 		if w := word(t.words[t.rows[h]+slot].Load()); !w.is(s) {
 			if n++; n == 1 {
-				example = fmt.Sprintf("%s: %s %d is %+v, the handler believes live %v, object %d, version %d, of life %d",
+				example = fmt.Sprintf("%s: %s %d is %+v, the handler believes live %v, object %d, version %d, "+
+					"of life %d",
 					handlers()[h].name, resources[s.src], slot, s, w.live(), w.inc(), w.version(), w.life())
 			}
 		}

@@ -58,7 +58,8 @@ func (w *writer) check(t *testing.T, path, keys, what string) (versions, newest 
 		}
 		w.same(t, s, want, what+", "+resources[src]+" at "+st.ResourceVersion)
 	}
-	t.Logf("%s: %d and %d, size %s, checked in %v", what, versions[large], versions[small], mb(db.Size()), time.Since(began).Round(time.Millisecond))
+	t.Logf("%s: %d and %d, size %s, checked in %v", what, versions[large], versions[small], mb(db.Size()),
+		time.Since(began).Round(time.Millisecond))
 	return versions, newest
 }
 

@@ -175,15 +175,18 @@ func runChild(text string) error {
 	if c.db.KeysDue() {
 		c.table.fault("the file does not have the keyset's new key")
 	}
-	cfg := reflector.WrapConfig(&rest.Config{Host: c.spec.Host, QPS: -1, UserAgent: "kubewake/load", ContentConfig: rest.ContentConfig{
-		ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"}})
+	cfg := reflector.WrapConfig(&rest.Config{Host: c.spec.Host, QPS: -1, UserAgent: "kubewake/load",
+		ContentConfig: rest.ContentConfig{
+			ContentType:        "application/vnd.kubernetes.protobuf",
+			AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"}})
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
 	}
 	for src := range sources {
 		lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), resources[src], "", fields.Everything())
-		if c.infs[src], err = informer.NewSharedIndexInformer(c.db, lw, example(src), informer.Options{Indexers: indexers()}); err != nil {
+		if c.infs[src], err = informer.NewSharedIndexInformer(c.db, lw, example(src),
+			informer.Options{Indexers: indexers()}); err != nil {
 			return err
 		}
 	}

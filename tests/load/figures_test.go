@@ -114,7 +114,8 @@ func (f *figures) quantiles() string {
 		at := func(q float64) time.Duration {
 			return all[min(int(q*float64(len(all))), len(all)-1)].Round(time.Microsecond)
 		}
-		fmt.Fprintf(&b, "\n%s: %d, p50 %v, p99 %v, at most %v", what, len(all), at(0.5), at(0.99), all[len(all)-1].Round(time.Microsecond))
+		fmt.Fprintf(&b, "\n%s: %d, p50 %v, p99 %v, at most %v", what, len(all), at(0.5), at(0.99),
+			all[len(all)-1].Round(time.Microsecond))
 	}
 	return b.String()
 }

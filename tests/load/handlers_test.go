@@ -208,7 +208,8 @@ func (b *belief) read(inf *informer.Informer, key string, told word) (found meta
 	found = obj.(metav1.Object)
 	_, _, version, err := identity(found)
 	if err != nil || version < told.version() || !told.live() && told != 0 && version == told.version() {
-		b.fault("%s is told version %d of %s, live %v, and reads %d: %v", b.name, told.version(), key, told.live(), version, err)
+		b.fault("%s is told version %d of %s, live %v, and reads %d: %v", b.name, told.version(), key, told.live(),
+			version, err)
 	}
 	return found
 }

@@ -86,8 +86,10 @@ func TestLoad(t *testing.T) {
 	}
 	loaded := time.Since(r.began)
 	writes, told := r.w.writes.Load()-writesBefore, r.table.words[calls].Load()-callsBefore
-	t.Logf("%d changes in %v, %.0f a second; the server waited %v of it; %.0f handler calls a second", writes, loaded.Round(time.Millisecond),
-		float64(writes)/loaded.Seconds(), time.Duration(r.w.waited.Load()).Round(time.Millisecond), float64(told)/loaded.Seconds())
+	t.Logf("%d changes in %v, %.0f a second; the server waited %v of it; %.0f handler calls a second", writes,
+		loaded.Round(time.Millisecond),
+		float64(writes)/loaded.Seconds(), time.Duration(r.w.waited.Load()).Round(time.Millisecond),
+		float64(told)/loaded.Seconds())
 	r.start()
 	r.await("its last start but one", r.isReady)
 	r.pause(r.life / 3)
@@ -100,7 +102,8 @@ func TestLoad(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := r.figures
-	t.Logf("at most: %s of anonymous memory, %d goroutines, a file of %s; a plain handler %d entries behind, durable ones %d keys (%d failing), the oldest for %v",
+	t.Logf("at most: %s of anonymous memory, %d goroutines, a file of %s; a plain handler %d entries behind, "+
+		"durable ones %d keys (%d failing), the oldest for %v",
 		mb(f.anon), f.goroutines, mb(f.size), f.plain, f.keys, f.failing, f.oldest.Round(time.Millisecond))
 	t.Log("reads:", f.quantiles())
 	for _, broken := range f.broken(r.spec.JournalBytes) {
@@ -119,9 +122,11 @@ func newRun(t *testing.T, objects, rate int, seed uint64, life time.Duration) *r
 	}
 	t.Cleanup(sim.Close)
 	dir := t.TempDir()
-	r := &run{life: life, w: newWriter(sim, s, seed, rate), sim: sim, rnd: rand.New(rand.NewPCG(seed, 1)), dir: dir, counts: map[string]int{}, took: map[string][]time.Duration{}}
+	r := &run{life: life, w: newWriter(sim, s, seed, rate), sim: sim, rnd: rand.New(rand.NewPCG(seed, 1)), dir: dir,
+		counts: map[string]int{}, took: map[string][]time.Duration{}}
 	r.program = &program{t: t, log: filepath.Join(dir, "log"), figures: &figures{}, spec: spec{
-		Host: sim.URL(), DB: filepath.Join(dir, "load.db"), Keys: filepath.Join(dir, "keys.json"), Table: filepath.Join(dir, "table"),
+		Host: sim.URL(), DB: filepath.Join(dir, "load.db"), Keys: filepath.Join(dir, "keys.json"),
+		Table: filepath.Join(dir, "table"),
 		Sizes: s, Seed: seed, JournalBytes: int64(objects) * 160, // 16 MB for 100,000, which is the default
 		Readers: 50, ReadEvery: 100 * time.Millisecond, Stall: r.life,
 	}}
@@ -288,7 +293,9 @@ func (r *run) wake() bool {
 		what, r.retired = "opened with new keys", before
 	}
 	r.event(what, time.Since(began))
-	r.await("its start, to read changes", func() bool { return r.table.words[committed].Load() > r.last[large] || r.behind() == 0 })
+	r.await("its start, to read changes", func() bool {
+		return r.table.words[committed].Load() > r.last[large] || r.behind() == 0
+	})
 	return true
 }
 
@@ -312,7 +319,8 @@ func (r *run) checked(path, what string) {
 	r.t.Helper()
 	versions, newest := r.w.check(r.t, path, r.spec.Keys, what)
 	if r.retired != "" {
-		if _, err := boltstore.Open(path, boltstore.Options{ReadOnly: true, Keyset: seal.File(r.retired)}); !errors.Is(err, boltstore.ErrKeyset) {
+		if _, err := boltstore.Open(path,
+			boltstore.Options{ReadOnly: true, Keyset: seal.File(r.retired)}); !errors.Is(err, boltstore.ErrKeyset) {
 			r.t.Fatalf("%s: the keyset from before the rotation opens the file: %v", what, err)
 		}
 	}

@@ -74,7 +74,8 @@ func (s sizes) object(c content) kubesim.Object {
 	}
 	text := text(c)
 	if c.src == small {
-		return &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"text": []byte(text)}}
+		return &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque,
+			Data: map[string][]byte{"text": []byte(text)}}
 	}
 	return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"text": text}}
 }

@@ -226,7 +226,8 @@ func (p *program) complain() {
 	log := p.errors()
 	for _, bad := range []string{"FAULT ", "DATA RACE", "panic: ", "fatal error: "} {
 		if at := strings.Index(log, bad); at >= 0 {
-			p.t.Fatalf("life %d, %d faults:\n%s", p.spec.Life, p.table.words[faults].Load(), log[max(0, at-2000):min(len(log), at+20_000)])
+			p.t.Fatalf("life %d, %d faults:\n%s", p.spec.Life, p.table.words[faults].Load(),
+				log[max(0, at-2000):min(len(log), at+20_000)])
 		}
 	}
 }

@@ -93,7 +93,8 @@ func (r *reader) get() string {
 func (r *reader) shown(slot int, m metav1.Object, least uint64) {
 	got, _, version, err := identity(m)
 	if err != nil || got != slot || version < least {
-		r.table.fault("a reader is shown %s at %d: slot %d for %d, after version %d: %v", m.GetName(), version, got, slot, least, err)
+		r.table.fault("a reader is shown %s at %d: slot %d for %d, after version %d: %v", m.GetName(), version, got,
+			slot, least, err)
 	}
 	r.seen.note(slot, version)
 	if version%sampled == 0 {
@@ -119,7 +120,8 @@ func (r *reader) list() string {
 		m := obj.(metav1.Object)
 		slot := slotOf(m.GetName())
 		if m.GetNamespace() != ns || got[m.GetName()] {
-			r.table.fault("a reader lists %s and gets %s/%s, twice %v", ns, m.GetNamespace(), m.GetName(), got[m.GetName()])
+			r.table.fault("a reader lists %s and gets %s/%s, twice %v", ns, m.GetNamespace(), m.GetName(),
+				got[m.GetName()])
 			return
 		}
 		got[m.GetName()] = true
@@ -205,7 +207,8 @@ func (c *child) compare() {
 		model := cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers())
 		for _, obj := range all {
 			slot, inc, version, err := identity(obj.(metav1.Object))
-			if err != nil || !word(row[slot].Load()).is(state{content: content{inc: inc}, live: true, version: version}) {
+			if err != nil || !word(row[slot].Load()).is(state{content: content{inc: inc}, live: true,
+				version: version}) {
 				c.table.fault("a list of %s has slot %d at %d: %v", resources[src], slot, version, err)
 			}
 			if err := model.Add(obj); err != nil {
@@ -218,7 +221,8 @@ func (c *child) compare() {
 				got, err := inf.GetIndexer().ByIndex(name, value)
 				keys, keysErr := inf.GetIndexer().IndexKeys(name, value)
 				if err != nil || keysErr != nil || len(got) != len(want) || len(keys) != len(want) {
-					c.table.fault("index %s of %s: %q has %d objects and %d keys, not %d: %v %v", name, resources[src], value, len(got), len(keys), len(want), err, keysErr)
+					c.table.fault("index %s of %s: %q has %d objects and %d keys, not %d: %v %v", name,
+						resources[src], value, len(got), len(keys), len(want), err, keysErr)
 				}
 			}
 		}

@@ -22,7 +22,8 @@ func (r *run) settle() {
 	before := r.status().Size
 	r.event("last compaction", r.do(order{Do: doCompact}))
 	s := r.status()
-	r.t.Logf("in the end: a file of %s, compacted %s; %s of anonymous memory, %s in use, %d goroutines", mb(before), mb(s.Size), mb(s.Anon), mb(s.Live), s.Goroutines)
+	r.t.Logf("in the end: a file of %s, compacted %s; %s of anonymous memory, %s in use, %d goroutines", mb(before),
+		mb(s.Size), mb(s.Anon), mb(s.Live), s.Goroutines)
 	if most := mostLive(r.spec); s.Live > most && !raced {
 		r.t.Errorf("%s are in use, at most %s", mb(s.Live), mb(most))
 	}

@@ -105,7 +105,8 @@ func runTenant(text string) error {
 		return err
 	}
 	memory := measured.StartSampler()
-	db, err := boltstore.Open(s.DB, boltstore.Options{ObjectMemory: 8 << 20}) // the default where there is no memory limit
+	// the default where there is no memory limit
+	db, err := boltstore.Open(s.DB, boltstore.Options{ObjectMemory: 8 << 20})
 	if err != nil {
 		return err
 	}

@@ -85,10 +85,12 @@ func (r tenantReport) verify(t *testing.T, objects int) {
 	}
 	// Some commits take longer than the window, for both handlers.
 	if failing.N == 0 || failing.Median > max(never.Median, tenantWindow)+tenantSlack {
-		t.Errorf("the handler that fails is told %d changes after %v, the other one after %v", failing.N, failing.Median, never.Median)
+		t.Errorf("the handler that fails is told %d changes after %v, the other one after %v", failing.N,
+			failing.Median, never.Median)
 	}
 	if failing.P99 > max(never.P99, tenantWindow)*5/4+tenantSlack {
-		t.Errorf("in one case of a hundred the handler that fails is told after %v, the other one after %v", failing.P99, never.P99)
+		t.Errorf("in one case of a hundred the handler that fails is told after %v, the other one after %v",
+			failing.P99, never.P99)
 	}
 	if r.Anon > tenantMemory {
 		t.Errorf("%s of anonymous memory, at most %s", mb(r.Anon), mb(tenantMemory))

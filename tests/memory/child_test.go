@@ -142,7 +142,8 @@ func child(text string) error {
 	}
 	cfg := &rest.Config{Host: s.Host, QPS: -1}
 	if s.Protobuf {
-		cfg.ContentType, cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+		cfg.ContentType, cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf",
+			"application/vnd.kubernetes.protobuf,application/json"
 	}
 	client, err := kubernetes.NewForConfig(reflector.WrapConfig(cfg))
 	if err != nil {
@@ -160,7 +161,8 @@ func child(text string) error {
 	}
 	synced := []cache.InformerSynced{reg.HasSynced}
 	for n := range s.Config.Durables {
-		reg, err := inf.(*informer.Informer).AddDurableHandler(fmt.Sprint("durable ", n), durableCounter(h, s.Config.Previous), informer.DurableOptions{})
+		reg, err := inf.(*informer.Informer).AddDurableHandler(fmt.Sprint("durable ", n),
+			durableCounter(h, s.Config.Previous), informer.DurableOptions{})
 		if err != nil {
 			return err
 		}
@@ -238,8 +240,10 @@ func all(synced []cache.InformerSynced) bool {
 
 // classes returns Go's figures about its memory, in MiB.
 func classes() map[string]uint64 {
-	names := []string{"/memory/classes/heap/objects:bytes", "/memory/classes/heap/unused:bytes", "/memory/classes/heap/free:bytes",
-		"/memory/classes/heap/stacks:bytes", "/memory/classes/os-stacks:bytes", "/memory/classes/metadata/mspan/inuse:bytes", "/memory/classes/metadata/other:bytes",
+	names := []string{"/memory/classes/heap/objects:bytes", "/memory/classes/heap/unused:bytes",
+		"/memory/classes/heap/free:bytes",
+		"/memory/classes/heap/stacks:bytes", "/memory/classes/os-stacks:bytes",
+		"/memory/classes/metadata/mspan/inuse:bytes", "/memory/classes/metadata/other:bytes",
 		"/memory/classes/profiling/buckets:bytes", "/gc/heap/live:bytes", "/gc/heap/goal:bytes", "/gc/scan/stack:bytes"}
 	var samples []metrics.Sample
 	for _, n := range names {

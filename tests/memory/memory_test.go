@@ -48,7 +48,8 @@ type server struct {
 }
 
 func newServer(t *testing.T) *server {
-	s := &server{t: t, sim: kubesim.New(kubesim.Options{WatchCacheSize: 100_000, HistorySize: 1}), gen: podgen.New(1), dir: t.TempDir()}
+	s := &server{t: t, sim: kubesim.New(kubesim.Options{WatchCacheSize: 100_000, HistorySize: 1}), gen: podgen.New(1),
+		dir: t.TempDir()}
 	if _, err := s.sim.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func newServer(t *testing.T) *server {
 		p := s.gen.Pod(i)
 		if !seen[p.Namespace] {
 			seen[p.Namespace] = true
-			if err := s.sim.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.Namespace}}); err != nil && !apierrors.IsAlreadyExists(err) {
+			if err := s.sim.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.Namespace}}); err != nil &&
+				!apierrors.IsAlreadyExists(err) {
 				t.Fatal(err)
 			}
 		}
@@ -189,7 +191,8 @@ func TestCatchUp(t *testing.T) {
 		}
 		first := s.run(t, spec{DB: file(u), Protobuf: u.protobuf, Config: u.config})
 		quiet[u.name] = s.run(t, spec{DB: file(u), Protobuf: u.protobuf, Config: u.config, Settle: time.Second})
-		t.Logf("%s: first list %s; nothing missed %s, at most %s", u.name, mb(first.Peak), mb(quiet[u.name].Settled), mb(quiet[u.name].Peak))
+		t.Logf("%s: first list %s; nothing missed %s, at most %s", u.name, mb(first.Peak), mb(quiet[u.name].Settled),
+			mb(quiet[u.name].Peak))
 	}
 	for _, m := range misses {
 		s.miss(m)
@@ -204,7 +207,8 @@ func TestCatchUp(t *testing.T) {
 					sp.Enough = enough
 				}
 				if dir := os.Getenv("KUBEWAKE_MEMORY_PROFILE"); dir != "" {
-					sp.Profile = filepath.Join(dir, strings.NewReplacer(" ", "-", ",", "").Replace(m.name+" "+u.name)+".prof")
+					sp.Profile = filepath.Join(dir,
+						strings.NewReplacer(" ", "-", ",", "").Replace(m.name+" "+u.name)+".prof")
 				}
 				r := s.run(t, sp)
 				for try := 1; try < tries && r.Peak > most; try++ {
@@ -214,7 +218,8 @@ func TestCatchUp(t *testing.T) {
 						r = again
 					}
 				}
-				t.Logf("peak %s, then %s, near that after %v; %d calls in %v", mb(r.Peak), mb(r.Settled), r.Quiet, r.Told, r.Took.Round(time.Millisecond))
+				t.Logf("peak %s, then %s, near that after %v; %d calls in %v", mb(r.Peak), mb(r.Settled), r.Quiet,
+					r.Told, r.Took.Round(time.Millisecond))
 				if r.Classes != nil {
 					t.Log("Go's memory near the peak, in MiB: ", r.Classes)
 				}

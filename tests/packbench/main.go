@@ -41,7 +41,8 @@ const (
 
 func main() {
 	var out strings.Builder
-	fmt.Fprintf(&out, "Machine: %d cores, %s/%s, %s; %d objects, medians of %d rounds.\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), objects, rounds)
+	fmt.Fprintf(&out, "Machine: %d cores, %s/%s, %s; %d objects, medians of %d rounds.\n", runtime.NumCPU(),
+		runtime.GOOS, runtime.GOARCH, runtime.Version(), objects, rounds)
 	for _, kind := range kinds {
 		var plain, packed []figures
 		for range rounds {
@@ -78,8 +79,9 @@ type kind struct {
 var pods = podgen.New(7)
 
 var kinds = []kind{{
-	name:   "Pods as a cluster has them (typed, protobuf)",
-	claim:  boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}, Example: &corev1.Pod{}},
+	name: "Pods as a cluster has them (typed, protobuf)",
+	claim: boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped},
+		Example: &corev1.Pod{}},
 	object: func(i int) kruntime.Object { p := pods.Pod(i); p.ResourceVersion = fmt.Sprint(i + 1); return p },
 	change: func(o kruntime.Object, i int) kruntime.Object {
 		p := o.(*corev1.Pod).DeepCopy()
@@ -107,14 +109,18 @@ var kinds = []kind{{
 		return u
 	},
 }, {
-	name:  "Small config maps (typed, protobuf)",
-	claim: boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}},
+	name: "Small config maps (typed, protobuf)",
+	claim: boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped},
+		Example: &corev1.ConfigMap{}},
 	object: func(i int) kruntime.Object {
 		return &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns-", i%20), Name: fmt.Sprint("settings-", hex(i, 8)), UID: types.UID(hex(i+1, 32)),
+			ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns-", i%20),
+				Name: fmt.Sprint("settings-", hex(i, 8)), UID: types.UID(hex(i+1, 32)),
 				ResourceVersion: fmt.Sprint(i + 1), CreationTimestamp: metav1.Unix(1_750_000_000+int64(i)*977, 0),
-				Labels: map[string]string{"app.kubernetes.io/name": fmt.Sprint("app-", i%50), "app.kubernetes.io/managed-by": "Helm"}},
-			Data: map[string]string{"config.yaml": fmt.Sprintf("level: info\nport: %d\nhost: svc-%d.example\n", i%9999, i)},
+				Labels: map[string]string{"app.kubernetes.io/name": fmt.Sprint("app-", i%50),
+					"app.kubernetes.io/managed-by": "Helm"}},
+			Data: map[string]string{"config.yaml": fmt.Sprintf("level: info\nport: %d\nhost: svc-%d.example\n",
+				i%9999, i)},
 		}
 	},
 	change: func(o kruntime.Object, i int) kruntime.Object {
@@ -128,7 +134,8 @@ var kinds = []kind{{
 	claim: boltstore.Claim{
 		Source: boltstore.Source{Group: "mq.acme.dev", Version: "v1beta2", Resource: "queues",
 			Form: boltstore.FormUnstructured},
-		Example: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "mq.acme.dev/v1beta2", "kind": "Queue"}},
+		Example: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "mq.acme.dev/v1beta2",
+			"kind": "Queue"}},
 	},
 	object: func(i int) kruntime.Object { return &unstructured.Unstructured{Object: queue(i)} },
 	change: func(o kruntime.Object, i int) kruntime.Object {
@@ -162,7 +169,8 @@ func measure(k kind, c boltstore.Compression) (f figures) {
 	check(err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "bench.db")
-	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Compression: c, Window: time.Nanosecond, ObjectMemory: -1}
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Compression: c, Window: time.Nanosecond,
+		ObjectMemory: -1}
 	tuning.SetFile(&o, tuning.File{HotBytes: 1, CompactRatio: -1})
 	db, err := boltstore.Open(path, o)
 	check(err)

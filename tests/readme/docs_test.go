@@ -21,7 +21,8 @@ func pages(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	all := map[string]string{}
-	for _, path := range append(append(found, more...), filepath.Join(root, "README.md"), filepath.Join(root, "CHANGELOG.md")) {
+	for _, path := range append(append(found, more...), filepath.Join(root, "README.md"),
+		filepath.Join(root, "CHANGELOG.md")) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +161,8 @@ func hasHeading(page, anchor string) bool {
 	drop := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	for _, line := range strings.Split(page, "\n") {
 		if h := strings.TrimLeft(line, "#"); h != line && strings.HasPrefix(h, " ") {
-			if strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(strings.TrimSpace(h)), ""), " ", "-") == anchor {
+			if strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(strings.TrimSpace(h)), ""), " ",
+				"-") == anchor {
 				return true
 			}
 		}

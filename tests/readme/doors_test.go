@@ -15,7 +15,9 @@ import (
 // TestPackagesFitTwoScreens: the output of go doc for a package that programs import fits
 // two screens of 50 lines.
 func TestPackagesFitTwoScreens(t *testing.T) {
-	for _, pkg := range []string{"boltstore", "fifo", "reflector", "informer", "informer/factory", "informer/dynamicinformer", "informer/metadatainformer", "informer/informertest", "informer/metrics", "boltstore/stores"} {
+	for _, pkg := range []string{"boltstore", "fifo", "reflector", "informer", "informer/factory",
+		"informer/dynamicinformer", "informer/metadatainformer", "informer/informertest", "informer/metrics",
+		"boltstore/stores"} {
 		cmd := exec.CommandContext(t.Context(), "go", "doc", "./"+pkg)
 		cmd.Dir = root
 		out, err := cmd.CombinedOutput()
@@ -33,8 +35,10 @@ func TestPackagesFitTwoScreens(t *testing.T) {
 func TestOptionsHaveReasons(t *testing.T) {
 	const most = 45
 	n := 0
-	for _, file := range []string{"boltstore/options.go", "boltstore/live/server.go", "reflector/options.go", "informer/options.go", "informer/durable_event.go", "informer/factory/wake.go"} {
-		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, filepath.FromSlash(file)), nil, parser.ParseComments)
+	for _, file := range []string{"boltstore/options.go", "boltstore/live/server.go", "reflector/options.go",
+		"informer/options.go", "informer/durable_event.go", "informer/factory/wake.go"} {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, filepath.FromSlash(file)), nil,
+			parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,8 +136,10 @@ func TestLargeTypesHaveReasons(t *testing.T) {
 			continue
 		}
 		large++
-		if !strings.Contains(strings.ReplaceAll(is.doc, "\n", " "), "one type because") && !strings.Contains(is.doc, "many fields because") {
-			t.Errorf("%s has %d methods and %d fields, and does not say why it is one type", name, is.methods, is.fields)
+		if !strings.Contains(strings.ReplaceAll(is.doc, "\n", " "), "one type because") &&
+			!strings.Contains(is.doc, "many fields because") {
+			t.Errorf("%s has %d methods and %d fields, and does not say why it is one type", name, is.methods,
+				is.fields)
 		}
 	}
 	if large == 0 {
@@ -170,7 +176,8 @@ func TestFactoryIsOfNoProject(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for dep := range strings.FieldsSeq(string(out)) {
-		for _, generated := range []string{"k8s.io/client-go/informers", "k8s.io/client-go/kubernetes/typed", "k8s.io/client-go/listers"} {
+		for _, generated := range []string{"k8s.io/client-go/informers", "k8s.io/client-go/kubernetes/typed",
+			"k8s.io/client-go/listers"} {
 			if strings.HasPrefix(dep, generated) {
 				t.Errorf("it depends on %s", dep)
 			}
@@ -185,7 +192,8 @@ func TestLibraryWithoutTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tool := range []string{"github.com/spf13/cobra", "k8s.io/cli-runtime", "k8s.io/kubectl", "sigs.k8s.io/kustomize"} {
+	for _, tool := range []string{"github.com/spf13/cobra", "k8s.io/cli-runtime", "k8s.io/kubectl",
+		"sigs.k8s.io/kustomize"} {
 		if strings.Contains(string(mod), tool) {
 			t.Errorf("go.mod requires %s", tool)
 		}

@@ -93,7 +93,8 @@ func TestCommands(t *testing.T) {
 	_, kubeconfig := cluster(t)
 	bin := build(t, cmdDir, ".", "kubewake")
 	dir := t.TempDir()
-	env := append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	env := append(os.Environ(), "KUBECONFIG="+kubeconfig,
+		"PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	for _, l := range strings.Split(block(t, "kubewake mirror"), "\n") {
 		l, _, _ = strings.Cut(strings.TrimSpace(l), " #")
 		if l == "" {
@@ -152,7 +153,8 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(block(t, "make demo"), "make demo") || !strings.Contains(string(b), "go run -C tests ./examples/demo") {
+	if !strings.Contains(block(t, "make demo"), "make demo") ||
+		!strings.Contains(string(b), "go run -C tests ./examples/demo") {
 		t.Fatal("make demo is not what this test runs")
 	}
 	demo := build(t, "..", "./examples/demo", "demo")
@@ -175,7 +177,8 @@ func slowerRows(t *testing.T, demo string) (slower []string) {
 	shown := block(t, "The same restart")
 	for _, l := range strings.Split(string(out), "\n") {
 		// The figures differ, the words do not.
-		if words := strings.TrimSpace(regexp.MustCompile(`(  |[0-9]).*`).ReplaceAllString(l, "")); !strings.Contains(shown, words) {
+		if words := strings.TrimSpace(regexp.MustCompile(`(  |[0-9]).*`).ReplaceAllString(l,
+			"")); !strings.Contains(shown, words) {
 			t.Errorf("the README does not show %q of\n%s", words, out)
 		}
 	}

@@ -31,7 +31,8 @@ func (w *world) schemas(t *testing.T) {
 	}
 	db := filepath.Join(w.dir, "f.db")
 	explain := []string{"explain", "configmaps.data", "--db", db}
-	if _, said, ok := w.output(t, w.bin, explain...); ok || strings.Count(said, "\n") != 1 || !strings.Contains(said, "kubewake explain TYPE --fetch") {
+	if _, said, ok := w.output(t, w.bin, explain...); ok || strings.Count(said, "\n") != 1 ||
+		!strings.Contains(said, "kubewake explain TYPE --fetch") {
 		t.Errorf("nothing is kept: %s", said)
 	}
 	want, said, ok := w.output(t, kubectl, "explain", "configmaps.data", "--kubeconfig", w.s.Kubeconfig(t))
@@ -42,7 +43,8 @@ func (w *world) schemas(t *testing.T) {
 		t.Errorf("fetched: %s\n%s\nof the server: %s", got, said, want)
 	}
 	served := []string{"--kubeconfig", db + ".kubeconfig", "--cache-dir", t.TempDir()}
-	if got, said, _ := w.output(t, kubectl, append(served, "explain", "deployments.spec.replicas")...); !strings.Contains(got, "FIELD: replicas") {
+	if got, said, _ := w.output(t, kubectl,
+		append(served, "explain", "deployments.spec.replicas")...); !strings.Contains(got, "FIELD: replicas") {
 		t.Errorf("of a type that the file lacks: %s %s", got, said)
 	}
 	files, err := os.ReadDir(db + ".openapi")
@@ -65,7 +67,9 @@ func (w *world) schemas(t *testing.T) {
 	if got, said, _ := w.output(t, kubectl, append(served, "explain", "configmaps.data")...); got != want {
 		t.Errorf("kubectl offline: %s\n%s", got, said)
 	}
-	if _, said, ok := w.output(t, kubectl, append(served, "explain", "configmaps.data", "--output", "plaintext-openapiv2")...); ok || !strings.Contains(said, "explain TYPE --fetch") {
+	if _, said, ok := w.output(t, kubectl,
+		append(served, "explain", "configmaps.data", "--output", "plaintext-openapiv2")...); ok ||
+		!strings.Contains(said, "explain TYPE --fetch") {
 		t.Errorf("what is not kept: %s", said)
 	}
 }

@@ -47,7 +47,8 @@ func newWorld(t *testing.T) *world {
 	w.link = s.Link(t)
 	w.kubeconfig = w.link.Kubeconfig(t, s)
 	for _, ns := range []string{"a", "b"} {
-		if _, err := w.direct.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
+		if _, err := w.direct.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		w.create(ns, "first")
@@ -57,7 +58,8 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) create(namespace, name string) {
 	w.Helper()
-	if _, err := w.direct.CoreV1().ConfigMaps(namespace).Create(w.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := w.direct.CoreV1().ConfigMaps(namespace).Create(w.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -85,7 +87,8 @@ func (p *program) said() string {
 // run runs kubewake until it says what.
 func (w *world) run(what string, args ...string) *program {
 	w.Helper()
-	p := &program{Cmd: exec.Command(w.bin, append(args, "--db", filepath.Join(w.dir, "f.db"), "--kubeconfig", w.kubeconfig)...)}
+	p := &program{Cmd: exec.Command(w.bin,
+		append(args, "--db", filepath.Join(w.dir, "f.db"), "--kubeconfig", w.kubeconfig)...)}
 	p.Env = append(os.Environ(), "HOME="+w.dir)
 	p.Stderr = p
 	if err := p.Start(); err != nil {
@@ -143,7 +146,8 @@ func TestServe(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"serve", "--pass-through", "--tls-listen", "127.0.0.1:0", "--tls-cert", filepath.Join(w.dir, "crt"),
+	args := []string{"serve", "--pass-through", "--tls-listen", "127.0.0.1:0", "--tls-cert",
+		filepath.Join(w.dir, "crt"),
 		"--tls-key", filepath.Join(w.dir, "key"), "--token-review", "--offline", "1h"}
 	served := w.run("for other users", args...)
 	at := regexp.MustCompile(`at (https://\S+), for other users`).FindStringSubmatch(served.said())
@@ -161,19 +165,24 @@ func TestServe(t *testing.T) {
 // rights: a service account reads and writes exactly the objects that it may.
 func (w *world) rights(t *testing.T, cfg *rest.Config) {
 	ctx := t.Context()
-	if _, err := w.direct.CoreV1().ServiceAccounts("a").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "reader"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := w.direct.CoreV1().ServiceAccounts("a").Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "reader"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "delete"}}}}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"},
+			Verbs: []string{"get", "list", "watch", "delete"}}}}
 	if _, err := w.direct.RbacV1().Roles("a").Create(ctx, role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	binding := &rbacv1.RoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+	binding := &rbacv1.RoleBinding{ObjectMeta: role.ObjectMeta,
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "a", Name: "reader"}}}
 	if _, err := w.direct.RbacV1().RoleBindings("a").Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	token, err := w.direct.CoreV1().ServiceAccounts("a").CreateToken(ctx, "reader", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := w.direct.CoreV1().ServiceAccounts("a").CreateToken(ctx, "reader", &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,18 +193,32 @@ func (w *world) rights(t *testing.T, cfg *rest.Config) {
 		_, err := c.CoreV1().ConfigMaps("a").List(ctx, metav1.ListOptions{})
 		return err == nil
 	})
-	who, err := c.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	who, err := c.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if err != nil || who.Status.UserInfo.Username != "system:serviceaccount:a:reader" {
 		t.Errorf("%+v %v", who, err)
 	}
 	for what, try := range map[string]func() error{
-		"list b":       func() error { _, err := c.CoreV1().ConfigMaps("b").List(ctx, metav1.ListOptions{}); return err },
-		"list all":     func() error { _, err := c.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{}); return err },
-		"get in b":     func() error { _, err := c.CoreV1().ConfigMaps("b").Get(ctx, "first", metav1.GetOptions{}); return err },
-		"watch b":      func() error { _, err := c.CoreV1().ConfigMaps("b").Watch(ctx, metav1.ListOptions{}); return err },
+		"list b": func() error {
+			_, err := c.CoreV1().ConfigMaps("b").List(ctx, metav1.ListOptions{})
+			return err
+		},
+		"list all": func() error {
+			_, err := c.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
+			return err
+		},
+		"get in b": func() error {
+			_, err := c.CoreV1().ConfigMaps("b").Get(ctx, "first", metav1.GetOptions{})
+			return err
+		},
+		"watch b": func() error {
+			_, err := c.CoreV1().ConfigMaps("b").Watch(ctx, metav1.ListOptions{})
+			return err
+		},
 		"list Secrets": func() error { _, err := c.CoreV1().Secrets("a").List(ctx, metav1.ListOptions{}); return err },
 		"create": func() error {
-			_, err := c.CoreV1().ConfigMaps("a").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{})
+			_, err := c.CoreV1().ConfigMaps("a").Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{})
 			return err
 		},
 	} {
@@ -214,7 +237,8 @@ func (w *world) rights(t *testing.T, cfg *rest.Config) {
 		t.Errorf("a read after the delete: %v", err)
 	}
 	cfg.BearerToken = "guess"
-	if _, err := w.client(cfg).CoreV1().ConfigMaps("a").List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+	if _, err := w.client(cfg).CoreV1().ConfigMaps("a").List(ctx,
+		metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("another token: %v", err)
 	}
 
@@ -270,7 +294,8 @@ func (w *world) informer(t *testing.T, mirror, served *program, args []string) {
 			w.create("a", fmt.Sprintf("r%d-%d", round, i))
 		}
 		for _, name := range []string{"1", "2"} {
-			if err := w.direct.CoreV1().ConfigMaps("a").Delete(t.Context(), fmt.Sprintf("r%d-%s", round, name), metav1.DeleteOptions{}); err != nil {
+			if err := w.direct.CoreV1().ConfigMaps("a").Delete(t.Context(), fmt.Sprintf("r%d-%s", round, name),
+				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -26,7 +26,8 @@ func (w *world) webSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"small", "large"} {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "socket-" + name}, Data: map[string]string{"k": "é"}}
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "socket-" + name},
+			Data: map[string]string{"k": "é"}}
 		if name == "large" {
 			cm.Data["k"] = strings.Repeat("é", 100<<10)
 		}
@@ -81,8 +82,10 @@ func (w *world) webSocket(t *testing.T) {
 		t.Helper()
 		for _, name := range []string{"socket-small", "socket-large"} {
 			got, want := events(file, name), events(w.s.Config(), name)
-			if got != want || strings.Count(want, `"type":"MODIFIED"`) != 1 || strings.Count(want, `"type":"DELETED"`) != 1 {
-				t.Errorf("%s, %s: %d bytes %.400s, at the server %d bytes %.400s", when, name, len(got), got, len(want), want)
+			if got != want || strings.Count(want, `"type":"MODIFIED"`) != 1 ||
+				strings.Count(want, `"type":"DELETED"`) != 1 {
+				t.Errorf("%s, %s: %d bytes %.400s, at the server %d bytes %.400s", when, name, len(got), got,
+					len(want), want)
 			}
 		}
 	}

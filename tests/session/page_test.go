@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-const example = "# A page\n\n    $ not run\n\n```go\n$ nor this\n```\n\n```console\n$ one \\\n  two\nage 5s at 127.0.0.1:80\n\nlast\nnode$ three\n```\n\nText.\n\n```console\n$ four\nversion 1234\n```\n"
+const example = "# A page\n\n    $ not run\n\n```go\n$ nor this\n```\n\n```console\n$ one \\\n  two\nage 5s at " +
+	"127.0.0.1:80\n\nlast\nnode$ three\n```\n\nText.\n\n```console\n$ four\nversion 1234\n```\n"
 
 // TestPage: commands and outputs are found, and outputs are replaced.
 func TestPage(t *testing.T) {
@@ -15,7 +16,8 @@ func TestPage(t *testing.T) {
 	for _, s := range steps {
 		got = append(got, s.host, s.command, strings.Join(s.shown, "|"))
 	}
-	want := []string{"", "one \\\n  two", "age 5s at 127.0.0.1:80||last", "node", "three", "", "", "four", "version 1234"}
+	want := []string{"", "one \\\n  two", "age 5s at 127.0.0.1:80||last", "node", "three", "", "", "four",
+		"version 1234"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q", got)
 	}
@@ -39,13 +41,15 @@ func TestConstant(t *testing.T) {
 		"uid: 3f12689d-e2be-4fd8-816d-5f072e8e5277": "uid: 8a730eda-b96b-47d5-bd54-6d9043a73ea3",
 		"Warning: 7s ago\nWarning: 2s ago\nx":       "Warning: 1s ago\nx",
 		"139.3 kB, was 1.1 MB":                      "98.2 kB, was 2 MB",
-		"Warning: this is what the file says; the server confirmed it 1s ago; the server did not confirm it within 5s\nx": "x",
+		"Warning: this is what the file says; the server confirmed it 1s ago; the server did not confirm it " +
+			"within 5s\nx": "x",
 	} {
 		if constant(strings.Split(a, "\n")) != constant(strings.Split(b, "\n")) {
 			t.Errorf("%q is not %q", a, b)
 		}
 	}
-	for a, b := range map[string]string{"x 1/1": "x 0/1", "3 objects": "4 objects", "apples at 2": "apples at 3", "found a": "", "Warning: a": "Warning: b", "x": "x\nx", "  indented": "indented"} {
+	for a, b := range map[string]string{"x 1/1": "x 0/1", "3 objects": "4 objects", "apples at 2": "apples at 3",
+		"found a": "", "Warning: a": "Warning: b", "x": "x\nx", "  indented": "indented"} {
 		if constant([]string{a}) == constant(strings.Split(b, "\n")) {
 			t.Errorf("%q is %q", a, b)
 		}

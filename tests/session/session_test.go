@@ -27,7 +27,8 @@ func TestSessions(t *testing.T) {
 	if err := os.Symlink(kubectl, filepath.Join(bin, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "controller"), "../examples/controller/stock")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "controller"),
+		"../examples/controller/stock")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -43,7 +44,9 @@ func shop(t *testing.T, s *apiserver.Server, bin string) *shell {
 		place(t, filepath.Join("testdata", name), filepath.Join(sh.cmd.Dir, name))
 	}
 	// The server makes a config map of its own after a while. There is no controller that ends a namespace.
-	out, err := sh.run("kubectl wait --for=create configmap/kube-apiserver-legacy-service-account-token-tracking -n kube-system --timeout=50s && kubectl delete pods,configmaps --all -n shop --force && kubectl apply -f shop.yaml && kubectl apply -f running.yaml --server-side --force-conflicts --subresource=status && echo made")
+	out, err := sh.run("kubectl wait --for=create configmap/kube-apiserver-legacy-service-account-token-tracking " +
+		"-n kube-system --timeout=50s && kubectl delete pods,configmaps --all -n shop --force && kubectl apply -f " +
+		"shop.yaml && kubectl apply -f running.yaml --server-side --force-conflicts --subresource=status && echo made")
 	if err != nil || !slices.Contains(out, "made") {
 		t.Fatalf("%v: %s", err, strings.Join(out, "\n"))
 	}
@@ -122,7 +125,8 @@ func replay(t *testing.T, name string, run func(host, command string) ([]string,
 		if constant(came) == constant(s.shown) {
 			came = s.shown
 		} else if !record {
-			t.Errorf("%s:%d: %s\nthe page shows\n%s\nand this comes\n%s", name, s.line, s.command, strings.Join(s.shown, "\n"), strings.Join(came, "\n"))
+			t.Errorf("%s:%d: %s\nthe page shows\n%s\nand this comes\n%s", name, s.line, s.command,
+				strings.Join(s.shown, "\n"), strings.Join(came, "\n"))
 		}
 		outputs = append(outputs, came)
 	}

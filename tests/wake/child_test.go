@@ -142,7 +142,9 @@ func listsOf(cfg *rest.Config) map[string]list {
 		"pods":       {cache.NewListWatchFromClient(core, "pods", "", fields.Everything()), &corev1.Pod{}},
 		"configmaps": {cache.NewListWatchFromClient(core, "configmaps", "", fields.Everything()), &corev1.ConfigMap{}},
 		"widgets": {&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return dyn.List(ctx, o) },
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return dyn.List(ctx, o)
+			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				return dyn.Watch(ctx, o)
 			},
@@ -172,7 +174,8 @@ func teller(out io.Writer, resource string) cache.ResourceEventHandler {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Fprintf(out, "%s %s %s/%s %s %s\n", what, resource, m.GetNamespace(), m.GetName(), m.GetUID(), m.GetResourceVersion())
+		fmt.Fprintf(out, "%s %s %s/%s %s %s\n", what, resource, m.GetNamespace(), m.GetName(), m.GetUID(),
+			m.GetResourceVersion())
 	}
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { tell("ADDED", obj) },

@@ -111,15 +111,18 @@ func TestContend(t *testing.T) {
 	programs := make([]*exec.Cmd, 3)
 	start := func(i int) {
 		programs[i] = exec.Command(os.Args[0])
-		programs[i].Env = append(os.Environ(), envDB+"="+paths[rnd.IntN(len(paths))], envKubeconfig+"="+kubeconfig, envContend+"="+told, "TMPDIR="+base)
+		programs[i].Env = append(os.Environ(), envDB+"="+paths[rnd.IntN(len(paths))], envKubeconfig+"="+kubeconfig,
+			envContend+"="+told, "TMPDIR="+base)
 		programs[i].Stderr = errs
 		must(programs[i].Start())
 	}
 	end := func(i int, how syscall.Signal) {
 		must(programs[i].Process.Signal(how))
-		hangs := time.AfterFunc(time.Minute, func() { _ = programs[i].Process.Signal(syscall.SIGQUIT) }) // it prints its goroutines
+		// it prints its goroutines
+		hangs := time.AfterFunc(time.Minute, func() { _ = programs[i].Process.Signal(syscall.SIGQUIT) })
 		defer hangs.Stop()
-		if err := programs[i].Wait(); err != nil && !strings.HasPrefix(err.Error(), "signal: ") { // it may not have got so far as to wait for the signal
+		// it may not have got so far as to wait for the signal
+		if err := programs[i].Wait(); err != nil && !strings.HasPrefix(err.Error(), "signal: ") {
 			b, _ := os.ReadFile(errs.Name())
 			t.Errorf("ended by %s: %v\n%s", how, err, tail(string(b), 4000))
 		}
@@ -164,7 +167,9 @@ func TestContend(t *testing.T) {
 		last := &program{t: t, told: filepath.Join(base, "programs")}
 		last.eventually(fmt.Sprint("the handlers to be told ", lines), func() bool {
 			plain := read("plain")
-			return !slices.ContainsFunc(lines, func(l string) bool { return !strings.Contains(plain, l) }) && idleAt(t, read("idle"), wants)
+			return !slices.ContainsFunc(lines, func(l string) bool {
+				return !strings.Contains(plain, l)
+			}) && idleAt(t, read("idle"), wants)
 		})
 	}
 	for i, p := range programs {

@@ -45,7 +45,8 @@ func newPowerDisk(t *testing.T, size int64, options ...string) *powerDisk {
 	if err := os.Mkdir(d.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("mkfs.ext4", append(options, "-q", "-E", "lazy_itable_init=0", d.image)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mkfs.ext4",
+		append(options, "-q", "-E", "lazy_itable_init=0", d.image)...).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v\n%s", err, out)
 	}
 	t.Cleanup(d.drop)
@@ -74,7 +75,8 @@ func (d *powerDisk) cut() {
 	defer f.Close()
 	const shutdown = 0x8004587d // EXT4_IOC_SHUTDOWN
 	noLogFlush := uint32(2)
-	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&noLogFlush))); errno != 0 {
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), shutdown,
+		uintptr(unsafe.Pointer(&noLogFlush))); errno != 0 {
 		d.t.Fatalf("cut the power of %s: %v", d.dir, errno)
 	}
 }
@@ -109,7 +111,8 @@ func (d *powerDisk) repair() {
 		d.t.Fatalf("e2fsck: %v\n%s", err, out)
 	case code.ExitCode()&beyond != 0:
 		d.t.Logf("the file system is beyond repair:\n%s", out)
-		if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", d.image).CombinedOutput(); err != nil {
+		if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0",
+			d.image).CombinedOutput(); err != nil {
 			d.t.Fatalf("mkfs.ext4: %v\n%s", err, out)
 		}
 	}

@@ -140,7 +140,9 @@ func TestKillQueue(t *testing.T) { durableRounds(t, durableQueues, (*writer).rec
 
 // durableRounds kills 20 times, five with -short, or as often as WAKE_ROUNDS
 // says.
-func durableRounds(t *testing.T, handler string, told func(w *writer, path string) func(resource string, cached []any)) {
+func durableRounds(
+	t *testing.T, handler string, told func(w *writer, path string) func(resource string, cached []any),
+) {
 	t.Parallel()
 	takePlace(t)
 	n := times(t, "WAKE_ROUNDS", 20, 5)
@@ -156,7 +158,8 @@ func durableRounds(t *testing.T, handler string, told func(w *writer, path strin
 		cmd.Env = append(cmd.Env, envHandler+"="+handler)
 		return cmd
 	}}
-	p := &program{t: t, what: what, db: filepath.Join(t.TempDir(), "wake.db"), kubeconfig: srv.Kubeconfig(t), told: filepath.Join(t.TempDir(), "told")}
+	p := &program{t: t, what: what, db: filepath.Join(t.TempDir(), "wake.db"), kubeconfig: srv.Kubeconfig(t),
+		told: filepath.Join(t.TempDir(), "told")}
 	t.Cleanup(p.kill)
 	for i := range n {
 		w.resume()
@@ -191,7 +194,9 @@ func durableRounds(t *testing.T, handler string, told func(w *writer, path strin
 func reportIdle(ctx context.Context, out io.Writer, inf *informer.Informer, resource string) {
 	for last := ""; ctx.Err() == nil; <-time.After(5 * time.Millisecond) { // nothing signals an acknowledgement
 		rv := inf.Store().State().ResourceVersion
-		busy := slices.ContainsFunc(inf.Lags(), func(l informer.Lag) bool { return l.Entries > 0 || l.Pending > 0 || l.Behind })
+		busy := slices.ContainsFunc(inf.Lags(), func(l informer.Lag) bool {
+			return l.Entries > 0 || l.Pending > 0 || l.Behind
+		})
 		if rv != last && !busy {
 			last = rv
 			fmt.Fprintf(out, "IDLE %s %s\n", resource, rv)

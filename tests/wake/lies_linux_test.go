@@ -28,7 +28,8 @@ func TestLyingDevice(t *testing.T) {
 	takePlace(t)
 	n := times(t, "WAKE_LIES", 6, 3)
 	if _, err := exec.LookPath("e2fsck"); err != nil {
-		t.Skip("the file system that has lost blocks cannot be mounted unless e2fsck repairs it, and it is not installed: ", err)
+		t.Skip("the file system that has lost blocks cannot be mounted unless e2fsck repairs it, and it is not "+
+			"installed: ", err)
 	}
 	p := newPowerProgram(t, fullSyncs, 64<<20)
 	allLost := 0

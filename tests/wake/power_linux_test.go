@@ -165,10 +165,12 @@ func newPowerProgram(t *testing.T, durability string, size int64, options ...str
 	}
 	what := killed{indexers: library.indexers, cmd: func(db, kubeconfig string) *exec.Cmd {
 		cmd := library.cmd(db, kubeconfig)
-		cmd.Env = append(cmd.Env, envHandler+"="+durableHandlers, envDurability+"="+durability, envKeyset+"="+keys, envChurn+"="+pp.churn, envBoot+"="+pp.boot)
+		cmd.Env = append(cmd.Env, envHandler+"="+durableHandlers, envDurability+"="+durability, envKeyset+"="+keys,
+			envChurn+"="+pp.churn, envBoot+"="+pp.boot)
 		return cmd
 	}}
-	pp.program = &program{t: t, what: what, db: filepath.Join(disk.dir, "wake.db"), kubeconfig: srv.Kubeconfig(t), told: filepath.Join(t.TempDir(), "told")}
+	pp.program = &program{t: t, what: what, db: filepath.Join(disk.dir, "wake.db"), kubeconfig: srv.Kubeconfig(t),
+		told: filepath.Join(t.TempDir(), "told")}
 	t.Cleanup(pp.kill)
 	return pp
 }

@@ -63,7 +63,8 @@ func (s simulator) Kubeconfig(t *testing.T) string {
 func (s simulator) FullReads(_ *testing.T, since time.Time) (all []string) {
 	p := proofs{} // of all time: a list may have begun before since
 	for _, r := range s.Requests() {
-		if r.FullRead() && isOurs(r.UserAgent) && !p.has(r.Verb, r.Path, r.Query, r.Metadata) && !r.Start.Before(since) {
+		if r.FullRead() && isOurs(r.UserAgent) && !p.has(r.Verb, r.Path, r.Query, r.Metadata) &&
+			!r.Start.Before(since) {
 			all = append(all, r.Verb+" "+r.Path+"?"+r.Query.Encode())
 		}
 	}
@@ -86,7 +87,8 @@ func (p proofs) has(verb, path string, q url.Values, metadata bool) bool {
 	}
 	if q.Get("continue") == "" {
 		n, err := strconv.Atoi(q.Get("limit"))
-		asks := metadata && err == nil && n != firstPage && q.Get("resourceVersion") == "" // a list of metadata that asks for the version
+		// a list of metadata that asks for the version
+		asks := metadata && err == nil && n != firstPage && q.Get("resourceVersion") == ""
 		p[path] = q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchNotOlderThan)
 		if asks { // it has one page: any further ones are a relist's
 			return true
@@ -183,7 +185,8 @@ func TestFullReadsSince(t *testing.T) {
 		first metav1.ListOptions
 		want  int // full reads among further pages
 	}{
-		{metav1.ListOptions{Limit: 2, ResourceVersion: "1", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, 0},
+		{metav1.ListOptions{Limit: 2, ResourceVersion: "1",
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, 0},
 		{metav1.ListOptions{Limit: 2}, 1},
 	} {
 		first, err := client.List(t.Context(), c.first)

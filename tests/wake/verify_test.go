@@ -84,7 +84,8 @@ func (w *writer) sameObjects(resource string, cached []any) {
 		if known, ok := w.verified[v]; ok && known == sum {
 			continue
 		}
-		want, err := w.dyn.Resource(resources[resource]).Namespace(item.Namespace).Get(w.t.Context(), item.Name, metav1.GetOptions{})
+		want, err := w.dyn.Resource(resources[resource]).Namespace(item.Namespace).Get(w.t.Context(), item.Name,
+			metav1.GetOptions{})
 		if err != nil {
 			w.t.Fatal(err)
 		}

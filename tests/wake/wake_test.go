@@ -61,7 +61,8 @@ func command(t *testing.T) killed {
 	}
 	return killed{
 		cmd: func(db, kubeconfig string) *exec.Cmd {
-			return exec.Command(bin, "mirror", "pods", "configmaps", "widgets.example.com", "-A", "--events", "--db", db, "--kubeconfig", kubeconfig)
+			return exec.Command(bin, "mirror", "pods", "configmaps", "widgets.example.com", "-A", "--events", "--db",
+				db, "--kubeconfig", kubeconfig)
 		},
 		indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 	}
@@ -74,7 +75,8 @@ func rounds(t *testing.T, srv target, what killed, n, objects int) {
 	w := newWriter(t, srv.Config(), seed)
 	w.fill(objects)
 	w.indexers = what.indexers
-	p := &program{t: t, what: what, db: filepath.Join(t.TempDir(), "wake.db"), kubeconfig: srv.Kubeconfig(t), told: filepath.Join(t.TempDir(), "told")}
+	p := &program{t: t, what: what, db: filepath.Join(t.TempDir(), "wake.db"), kubeconfig: srv.Kubeconfig(t),
+		told: filepath.Join(t.TempDir(), "told")}
 	t.Cleanup(p.kill)
 
 	p.start()
@@ -313,7 +315,8 @@ func (p *program) stuck() string {
 		p.cmd = nil
 	}
 	errs, err := os.ReadFile(p.told + ".err")
-	return fmt.Sprintf("%s; told last:\n%s\nits errors (%v):\n%s", state, tail(p.read(), 2000), err, tail(string(errs), 100_000))
+	return fmt.Sprintf("%s; told last:\n%s\nits errors (%v):\n%s", state, tail(p.read(), 2000), err,
+		tail(string(errs), 100_000))
 }
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }

@@ -67,10 +67,14 @@ type version struct {
 func newWriter(t *testing.T, cfg *rest.Config, seed uint64) *writer {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.UserAgent = -1, "writer"
-	w := &writer{t: t, dyn: dynamic.NewForConfigOrDie(cfg), md: metadata.NewForConfigOrDie(cfg), verified: map[version][32]byte{}, had: map[string]bool{}, gen: podgen.New(seed), rnd: rand.New(rand.NewPCG(seed, 3)), names: map[string][][2]string{}}
+	w := &writer{t: t, dyn: dynamic.NewForConfigOrDie(cfg), md: metadata.NewForConfigOrDie(cfg),
+		verified: map[version][32]byte{}, had: map[string]bool{}, gen: podgen.New(seed),
+		rnd: rand.New(rand.NewPCG(seed, 3)), names: map[string][][2]string{}}
 	for i := range namespaces {
-		ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace(i)}}}
-		if _, err := w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{"name": namespace(i)}}}
+		if _, err := w.dyn.Resource(schema.GroupVersionResource{Version: "v1",
+			Resource: "namespaces"}).Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,10 +132,12 @@ func (w *writer) object(resource string) *unstructured.Unstructured {
 		}
 		o.SetManagedFields(nil)
 	case "configmaps":
-		o.Object = map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"n": fmt.Sprint(w.n), "text": "é\u0000 \u2028 \"quoted\""}}
+		o.Object = map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+			"data": map[string]any{"n": fmt.Sprint(w.n), "text": "é\u0000 \u2028 \"quoted\""}}
 	case "widgets":
 		o.Object = map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
-			"spec": map[string]any{"size": int64(w.n), "ratio": 0.5, "whole": 2.0, "deep": []any{map[string]any{"x": nil, "y": true}}}}
+			"spec": map[string]any{"size": int64(w.n), "ratio": 0.5, "whole": 2.0,
+				"deep": []any{map[string]any{"x": nil, "y": true}}}}
 	}
 	o.SetNamespace(namespace(w.n % namespaces))
 	o.SetName(fmt.Sprintf("%s-%06d", resource[:3], w.n))
@@ -179,7 +185,8 @@ func (w *writer) write(ctx context.Context) error {
 		w.names[res] = slices.Delete(slices.Clone(names), i, i+1)
 		return client.Delete(ctx, names[i][1], metav1.DeleteOptions{GracePeriodSeconds: &zero})
 	case dice == 4: // the same name with another UID
-		w.names[res] = slices.Delete(slices.Clone(names), i, i+1) // a server that is restarted may refuse either request, or delete without an answer
+		// a server that is restarted may refuse either request, or delete without an answer
+		w.names[res] = slices.Delete(slices.Clone(names), i, i+1)
 		if err := client.Delete(ctx, names[i][1], metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 			return err
 		}
@@ -192,7 +199,8 @@ func (w *writer) write(ctx context.Context) error {
 		}
 		return err
 	}
-	patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"},"annotations":{"wake.test/n":"%d"}}}`, w.rnd.IntN(7), w.writes)
+	patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"},"annotations":{"wake.test/n":"%d"}}}`, w.rnd.IntN(7),
+		w.writes)
 	return w.note(client.Patch(ctx, names[i][1], types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
 }
 
@@ -203,7 +211,8 @@ func (w *writer) note(o *unstructured.Unstructured, err error) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.had[fmt.Sprintf("%s %s/%s %s %s", resourceOf(o), o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion())] = true
+	w.had[fmt.Sprintf("%s %s/%s %s %s", resourceOf(o), o.GetNamespace(), o.GetName(), o.GetUID(),
+		o.GetResourceVersion())] = true
 	return nil
 }
 
@@ -232,7 +241,8 @@ func (w *writer) mark() []string {
 		w.insist(func() error {
 			made, err := client.Create(w.t.Context(), o, metav1.CreateOptions{})
 			if err = w.note(made, err); err == nil {
-				lines = append(lines, fmt.Sprintf(" %s %s/%s %s %s\n", res, o.GetNamespace(), marker, made.GetUID(), made.GetResourceVersion()))
+				lines = append(lines, fmt.Sprintf(" %s %s/%s %s %s\n", res, o.GetNamespace(), marker, made.GetUID(),
+					made.GetResourceVersion()))
 			}
 			return err
 		})

@@ -27,7 +27,8 @@ func TestDescriptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	fail := func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, context.DeadlineExceeded }
-	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{widgets: "WidgetList"})
+	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{widgets: "WidgetList"})
 	dynamic.PrependReactor("list", "*", fail)
 	metadata := metadatafake.NewSimpleMetadataClient(scheme)
 	metadata.PrependReactor("list", "*", fail)
@@ -44,7 +45,8 @@ func TestDescriptions(t *testing.T) {
 		return []factory{d, m}
 	}
 	first, second := ours(), ours() // the second ones' lists are claimed by then
-	for i, stock := range []factory{stockdynamic.NewDynamicSharedInformerFactory(dynamic, 0), stockmetadata.NewSharedInformerFactory(metadata, 0)} {
+	for i, stock := range []factory{stockdynamic.NewDynamicSharedInformerFactory(dynamic, 0),
+		stockmetadata.NewSharedInformerFactory(metadata, 0)} {
 		var said []string
 		for _, f := range []factory{stock, first[i], second[i]} {
 			calls := make(chan string, 100)

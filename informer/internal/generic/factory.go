@@ -78,12 +78,15 @@ func (r *resource) Lister() cache.GenericLister {
 // New returns a factory over the file. The error is reflector.ErrUnidentified if nothing
 // shows what the client lists.
 func New(db *boltstore.DB, resync time.Duration, l Lists, o informer.Options) (*Factory, error) {
-	f := &Factory{lists: l, resync: resync, transform: o.Transform, source: o.Reflector.Source, informers: map[schema.GroupVersionResource]*resource{}}
+	f := &Factory{lists: l, resync: resync, transform: o.Transform, source: o.Reflector.Source,
+		informers: map[schema.GroupVersionResource]*resource{}}
 	o.Transform, o.Reflector.Source = nil, nil
 	if db == nil {
-		return nil, errors.New("there is no file, but a nil DB: give the one that boltstore.Open has returned, and look at its error")
+		return nil, errors.New("there is no file, but a nil DB: give the one that boltstore.Open has returned, and " +
+			"look at its error")
 	}
-	if _, _, err := o.Reflector.Identify(f.listWatch(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}), l.Example); err != nil {
+	if _, _, err := o.Reflector.Identify(f.listWatch(schema.GroupVersionResource{Version: "v1",
+		Resource: "namespaces"}), l.Example); err != nil {
 		return nil, err
 	}
 	f.newInformer = func(gvr schema.GroupVersionResource) newInformer {
@@ -129,7 +132,8 @@ func (f *Factory) ForResource(gvr schema.GroupVersionResource) informers.Generic
 	r, ok := f.informers[gvr]
 	if !ok {
 		r = &resource{gvr: gvr, lists: f.lists, informer: sync.OnceValue(func() cache.SharedIndexInformer {
-			inf := f.newInformer(gvr)(f.listWatch(gvr), f.lists.Example, f.resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			inf := f.newInformer(gvr)(f.listWatch(gvr), f.lists.Example, f.resync,
+				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 			if f.transform != nil {
 				_ = inf.SetTransform(f.transform) // it has not started
 			}

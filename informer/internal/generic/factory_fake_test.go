@@ -26,11 +26,14 @@ func TestFakes(t *testing.T) {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	partial := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"}, ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}}
+	partial := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}}
 	for name, f := range map[string]func(db *boltstore.DB) (stock, ours factory, err error){
 		"dynamic": func(db *boltstore.DB) (factory, factory, error) {
-			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{widgets: "WidgetList"}, widget("web", "a"), widget("db", "b"))
-			f, err := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, "web", nil, db, informer.Options{})
+			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+				map[schema.GroupVersionResource]string{widgets: "WidgetList"}, widget("web", "a"), widget("db", "b"))
+			f, err := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, "web", nil, db,
+				informer.Options{})
 			return stockdynamic.NewFilteredDynamicSharedInformerFactory(client, 0, "web", nil), f, err
 		},
 		"metadata": func(db *boltstore.DB) (factory, factory, error) {

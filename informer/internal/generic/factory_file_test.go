@@ -22,7 +22,8 @@ import (
 // TestNilFile: a factory without a file is an error that says what to give.
 func TestNilFile(t *testing.T) {
 	for _, k := range kinds {
-		if _, err := k.ours(config(simulator(t)), filter{}, nil, informer.Options{}); err == nil || !strings.Contains(err.Error(), "boltstore.Open") {
+		if _, err := k.ours(config(simulator(t)), filter{}, nil, informer.Options{}); err == nil ||
+			!strings.Contains(err.Error(), "boltstore.Open") {
 			t.Errorf("%s: %v", k.name, err)
 		}
 	}
@@ -37,7 +38,8 @@ func TestTwoLives(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "test.db")
 			live := func(first int, want string) {
 				db := open(t, path)
-				f, err := k.ours(config(sim), filter{}, db, informer.Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}})
+				f, err := k.ours(config(sim), filter{}, db,
+					informer.Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -56,7 +58,9 @@ func TestTwoLives(t *testing.T) {
 				f.Start(ctx.Done())
 				f.WaitForCacheSync(ctx.Done())
 				eventually(t, want, func() bool {
-					return slices.ContainsFunc(told.sorted(), func(c string) bool { return strings.HasPrefix(c, want) && strings.HasSuffix(c, " web/a") })
+					return slices.ContainsFunc(told.sorted(), func(c string) bool {
+						return strings.HasPrefix(c, want) && strings.HasSuffix(c, " web/a")
+					})
 				})
 				stop()
 				f.Shutdown()
@@ -85,7 +89,9 @@ func TestSources(t *testing.T) {
 	sim := simulator(t)
 	db := temporary(t)
 	for _, k := range kinds {
-		f, err := k.ours(config(sim), filter{"web", func(o *metav1.ListOptions) { o.LabelSelector = "a=b" }}, db, informer.Options{})
+		f, err := k.ours(config(sim), filter{"web", func(o *metav1.ListOptions) {
+			o.LabelSelector = "a=b"
+		}}, db, informer.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +106,8 @@ func TestSources(t *testing.T) {
 		got = append(got, st.Source.String())
 	}
 	slices.Sort(got)
-	if want := []string{"widgets.example.com/v1 -n web -l a=b (metadata)", "widgets.example.com/v1 -n web -l a=b (unstructured)"}; !slices.Equal(got, want) {
+	if want := []string{"widgets.example.com/v1 -n web -l a=b (metadata)",
+		"widgets.example.com/v1 -n web -l a=b (unstructured)"}; !slices.Equal(got, want) {
 		t.Errorf("sources %q, want %q", got, want)
 	}
 }
@@ -112,14 +119,17 @@ func TestRefused(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			db := temporary(t)
-			if _, err := k.ours(sim.RESTConfig(), filter{}, db, informer.Options{}); !errors.Is(err, reflector.ErrUnidentified) || !strings.Contains(err.Error(), "WrapConfig") {
+			if _, err := k.ours(sim.RESTConfig(), filter{}, db, informer.Options{}); !errors.Is(err,
+				reflector.ErrUnidentified) || !strings.Contains(err.Error(), "WrapConfig") {
 				t.Errorf("not wrapped: %v", err)
 			}
-			given, err := k.ours(sim.RESTConfig(), filter{namespace: "given"}, db, informer.Options{Reflector: reflector.Options{Source: &boltstore.Source{Cluster: "c"}}})
+			given, err := k.ours(sim.RESTConfig(), filter{namespace: "given"}, db,
+				informer.Options{Reflector: reflector.Options{Source: &boltstore.Source{Cluster: "c"}}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if inf, ok := given.ForResource(widgets).Informer().(*informer.Informer); !ok || !strings.HasPrefix(inf.Store().Source().String(), "widgets.example.com/v1 -n given --cluster c") {
+			if inf, ok := given.ForResource(widgets).Informer().(*informer.Informer); !ok ||
+				!strings.HasPrefix(inf.Store().Source().String(), "widgets.example.com/v1 -n given --cluster c") {
 				t.Errorf("a given source: %v", ok)
 			}
 			first, err := k.ours(config(sim), filter{}, db, informer.Options{})
@@ -147,14 +157,16 @@ func TestRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if inf, ok := strict.ForResource(widgets).Informer().(interface{ State() reflector.State }); !ok || inf.State().Phase != reflector.PhaseUnclaimed {
+			if inf, ok := strict.ForResource(widgets).Informer().(interface{ State() reflector.State }); !ok ||
+				inf.State().Phase != reflector.PhaseUnclaimed {
 				t.Error("a strict one is not refused")
 			}
 			stop()
 			second.Shutdown()
 		})
 	}
-	for name, err := range map[string]error{"dynamic": second(dynamicinformer.NewDynamicSharedInformerFactory(nil, 0, nil, informer.Options{})),
+	for name, err := range map[string]error{"dynamic": second(dynamicinformer.NewDynamicSharedInformerFactory(nil, 0,
+		nil, informer.Options{})),
 		"metadata": second(metadatainformer.NewSharedInformerFactory(nil, 0, nil, informer.Options{}))} {
 		if err == nil {
 			t.Errorf("%s: no client is no error", name)
@@ -168,13 +180,14 @@ func second[T any](_ T, err error) error { return err }
 func TestTransform(t *testing.T) {
 	sim := simulator(t)
 	for _, k := range kinds {
-		f, err := k.ours(config(sim), filter{}, temporary(t), informer.Options{TransformVersion: "1", Transform: func(o any) (any, error) {
-			m, err := meta.Accessor(o)
-			if err == nil {
-				m.SetLabels(map[string]string{"seen": "yes"})
-			}
-			return o, err
-		}})
+		f, err := k.ours(config(sim), filter{}, temporary(t),
+			informer.Options{TransformVersion: "1", Transform: func(o any) (any, error) {
+				m, err := meta.Accessor(o)
+				if err == nil {
+					m.SetLabels(map[string]string{"seen": "yes"})
+				}
+				return o, err
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +195,8 @@ func TestTransform(t *testing.T) {
 		ctx, stop := context.WithCancel(context.Background())
 		f.Start(ctx.Done())
 		f.WaitForCacheSync(ctx.Done())
-		if objs, err := w.Lister().List(labels.SelectorFromSet(labels.Set{"seen": "yes"})); err != nil || len(objs) != 3 {
+		if objs, err := w.Lister().List(labels.SelectorFromSet(labels.Set{"seen": "yes"})); err != nil ||
+			len(objs) != 3 {
 			t.Errorf("%s: %d objects, %v", k.name, len(objs), err)
 		}
 		stop()

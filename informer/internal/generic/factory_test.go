@@ -64,14 +64,17 @@ type kind struct {
 
 var kinds = []kind{
 	{"dynamic", func(c *rest.Config, f filter) factory {
-		return stockdynamic.NewFilteredDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(c), 0, f.namespace, f.tweak)
+		return stockdynamic.NewFilteredDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(c), 0, f.namespace,
+			f.tweak)
 	}, func(c *rest.Config, f filter, db *boltstore.DB, o informer.Options) (factory, error) {
-		return dynamicinformer.NewFilteredDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(c), 0, f.namespace, f.tweak, db, o)
+		return dynamicinformer.NewFilteredDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(c), 0, f.namespace,
+			f.tweak, db, o)
 	}},
 	{"metadata", func(c *rest.Config, f filter) factory {
 		return stockmetadata.NewFilteredSharedInformerFactory(metadata.NewForConfigOrDie(c), 0, f.namespace, f.tweak)
 	}, func(c *rest.Config, f filter, db *boltstore.DB, o informer.Options) (factory, error) {
-		return metadatainformer.NewFilteredSharedInformerFactory(metadata.NewForConfigOrDie(c), 0, f.namespace, f.tweak, db, o)
+		return metadatainformer.NewFilteredSharedInformerFactory(metadata.NewForConfigOrDie(c), 0, f.namespace,
+			f.tweak, db, o)
 	}},
 }
 
@@ -82,7 +85,8 @@ func simulator(t *testing.T) *kubesim.Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(sim.Close)
-	for _, o := range []kubesim.Object{widget("web", "a"), widget("web", "b"), widget("db", "c"), configMap("web", "d"), configMap("db", "e")} {
+	for _, o := range []kubesim.Object{widget("web", "a"), widget("web", "b"), widget("db", "c"),
+		configMap("web", "d"), configMap("db", "e")} {
 		if err := sim.Create(o); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +100,8 @@ func widget(namespace, name string) *unstructured.Unstructured {
 }
 
 func configMap(namespace, name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"in": namespace}}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+		Labels: map[string]string{"in": namespace}}}
 }
 
 func config(sim *kubesim.Server) *rest.Config {
@@ -142,20 +147,25 @@ func shown(obj any) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%T %v %s/%s", obj, obj.(runtime.Object).GetObjectKind().GroupVersionKind(), m.GetNamespace(), m.GetName())
+	return fmt.Sprintf("%T %v %s/%s", obj, obj.(runtime.Object).GetObjectKind().GroupVersionKind(), m.GetNamespace(),
+		m.GetName())
 }
 
 var eventually = waittest.Eventually
 
 // both runs a program over client-go's factory and over ours, and compares the output.
-func both(t *testing.T, sim *kubesim.Server, f filter, program func(t *testing.T, f factory, say func(string, ...any))) {
+func both(
+	t *testing.T, sim *kubesim.Server, f filter, program func(t *testing.T, f factory, say func(string, ...any)),
+) {
 	t.Helper()
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			said := map[string][]string{}
 			run := func(name string, f factory) {
 				t.Run(name, func(t *testing.T) {
-					program(t, f, func(format string, args ...any) { said[name] = append(said[name], fmt.Sprintf(format, args...)) })
+					program(t, f, func(format string, args ...any) {
+						said[name] = append(said[name], fmt.Sprintf(format, args...))
+					})
 				})
 			}
 			run("stock", k.stock(config(sim), f))
@@ -165,7 +175,8 @@ func both(t *testing.T, sim *kubesim.Server, f filter, program func(t *testing.T
 			}
 			run("ours", ours)
 			if !slices.Equal(said["stock"], said["ours"]) {
-				t.Errorf("client-go:\n\t%s\nours:\n\t%s", strings.Join(said["stock"], "\n\t"), strings.Join(said["ours"], "\n\t"))
+				t.Errorf("client-go:\n\t%s\nours:\n\t%s", strings.Join(said["stock"], "\n\t"),
+					strings.Join(said["ours"], "\n\t"))
 			}
 		})
 	}
@@ -183,7 +194,8 @@ func TestAsClientGo(t *testing.T) {
 		if _, err := w.Informer().AddEventHandler(told); err != nil {
 			t.Fatal(err)
 		}
-		say("same informer: %v, started: %v", f.ForResource(widgets).Informer() == w.Informer(), f.WaitForCacheSync(ctx.Done()))
+		say("same informer: %v, started: %v", f.ForResource(widgets).Informer() == w.Informer(),
+			f.WaitForCacheSync(ctx.Done()))
 		f.Start(ctx.Done())
 		maps := f.ForResource(configMaps) // needs another Start
 		say("synced: %v", f.WaitForCacheSync(ctx.Done()))
@@ -217,7 +229,10 @@ func TestAsClientGo(t *testing.T) {
 		if err := sim.Create(widget("web", "new")); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the new one", func() bool { _, err := w.Lister().ByNamespace("web").Get("new"); return err == nil })
+		eventually(t, "the new one", func() bool {
+			_, err := w.Lister().ByNamespace("web").Get("new")
+			return err == nil
+		})
 		if err := sim.Delete(widget("web", "new")); err != nil {
 			t.Fatal(err)
 		}

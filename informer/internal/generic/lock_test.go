@@ -25,7 +25,9 @@ func TestIndexFunctionAsksTheFactory(t *testing.T) {
 					f.ForResource(nodes).Lister()
 					return []string{"none"}, nil
 				}
-				f, err := k.ours(config(sim), filter{}, db, informer.Options{Indexers: cache.Indexers{"node": index}, IndexVersions: map[string]string{"node": version}})
+				f, err := k.ours(config(sim), filter{}, db,
+					informer.Options{Indexers: cache.Indexers{"node": index},
+						IndexVersions: map[string]string{"node": version}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -20,7 +20,9 @@ import (
 
 // Source is the source of a list of the resource, with the selectors that tweak sets.
 // tweak may be nil.
-func Source(gvr schema.GroupVersionResource, namespace string, tweak func(*metav1.ListOptions), form boltstore.Form) boltstore.Source {
+func Source(
+	gvr schema.GroupVersionResource, namespace string, tweak func(*metav1.ListOptions), form boltstore.Form,
+) boltstore.Source {
 	var o metav1.ListOptions
 	if tweak != nil {
 		tweak(&o)

@@ -15,8 +15,10 @@ func init() {
 	register(func() []metav1.TableColumnDefinition {
 		spec := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc()
 		return []metav1.TableColumnDefinition{
-			name(), text("Reference", spec["scaleTargetRef"]), text("Targets", spec["metrics"]), text("MinPods", spec["minReplicas"]),
-			text("MaxPods", spec["maxReplicas"]), text("Replicas", autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()["currentReplicas"]), age(),
+			name(), text("Reference", spec["scaleTargetRef"]), text("Targets", spec["metrics"]),
+			text("MinPods", spec["minReplicas"]),
+			text("MaxPods", spec["maxReplicas"]),
+			text("Replicas", autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()["currentReplicas"]), age(),
 		}
 	}, autoscaler)
 }
@@ -39,7 +41,8 @@ func autoscaler(h *autoscalingv2.HorizontalPodAutoscaler, now time.Time) []any {
 		cell = fmt.Sprintf("%s + %d more...", strings.Join(targets[:2], ", "), more)
 	}
 	ref := h.Spec.ScaleTargetRef
-	return []any{h.Name, ref.Kind + "/" + ref.Name, cell, least, int64(h.Spec.MaxReplicas), int64(h.Status.CurrentReplicas), ageOf(h, now)}
+	return []any{h.Name, ref.Kind + "/" + ref.Name, cell, least, int64(h.Spec.MaxReplicas),
+		int64(h.Status.CurrentReplicas), ageOf(h, now)}
 }
 
 // target is the present value of a metric and the wanted one. The status of a metric may

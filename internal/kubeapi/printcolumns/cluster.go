@@ -17,8 +17,10 @@ func init() {
 	register(func() []metav1.TableColumnDefinition {
 		status, info := corev1.NodeStatus{}.SwaggerDoc(), corev1.NodeSystemInfo{}.SwaggerDoc()
 		return []metav1.TableColumnDefinition{
-			name(), text("Status", "The status of the node"), text("Roles", "The roles of the node"), age(), text("Version", info["kubeletVersion"]),
-			wide("Internal-IP", status["addresses"]), wide("External-IP", status["addresses"]), wide("OS-Image", info["osImage"]),
+			name(), text("Status", "The status of the node"), text("Roles", "The roles of the node"), age(),
+			text("Version", info["kubeletVersion"]),
+			wide("Internal-IP", status["addresses"]), wide("External-IP", status["addresses"]),
+			wide("OS-Image", info["osImage"]),
 			wide("Kernel-Version", info["kernelVersion"]), wide("Container-Runtime", info["containerRuntimeVersion"]),
 		}
 	}, node)
@@ -32,9 +34,12 @@ func init() {
 		doc := corev1.Secret{}.SwaggerDoc()
 		return []metav1.TableColumnDefinition{name(), text("Type", doc["type"]), text("Data", doc["data"]), age()}
 	}, secret)
-	register(func() []metav1.TableColumnDefinition { return []metav1.TableColumnDefinition{name(), age()} }, serviceAccount)
 	register(func() []metav1.TableColumnDefinition {
-		return []metav1.TableColumnDefinition{name(), text("Holder", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]), age()}
+		return []metav1.TableColumnDefinition{name(), age()}
+	}, serviceAccount)
+	register(func() []metav1.TableColumnDefinition {
+		return []metav1.TableColumnDefinition{name(),
+			text("Holder", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]), age()}
 	}, lease)
 	register(func() []metav1.TableColumnDefinition {
 		return bindingColumns(rbacv1beta1.RoleBinding{}.SwaggerDoc()["roleRef"], "roleBinding")
@@ -109,7 +114,8 @@ func lease(l *coordinationv1.Lease, now time.Time) []any {
 
 func bindingColumns(role, binding string) []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{name(), text("Role", role), age(),
-		wide("Users", "Users in the "+binding), wide("Groups", "Groups in the "+binding), wide("ServiceAccounts", "ServiceAccounts in the "+binding)}
+		wide("Users", "Users in the "+binding), wide("Groups", "Groups in the "+binding),
+		wide("ServiceAccounts", "ServiceAccounts in the "+binding)}
 }
 
 func roleBinding(b *rbacv1.RoleBinding, now time.Time) []any {

@@ -27,14 +27,17 @@ type Column struct {
 // server. A column whose path cannot be parsed has empty cells.
 func custom(columns []Column) *Kind {
 	if len(columns) == 0 {
-		columns = []Column{{Name: "Age", Type: "date", Description: metadata["creationTimestamp"], JSONPath: ".metadata.creationTimestamp"}}
+		columns = []Column{{Name: "Age", Type: "date", Description: metadata["creationTimestamp"],
+			JSONPath: ".metadata.creationTimestamp"}}
 	}
 	return &Kind{
 		columns: sync.OnceValue(func() []metav1.TableColumnDefinition {
 			defs := []metav1.TableColumnDefinition{name()}
 			for _, c := range columns {
-				defs = append(defs, metav1.TableColumnDefinition{Name: c.Name, Type: c.Type, Format: c.Format, Priority: c.Priority,
-					Description: or(c.Description, "Custom resource definition column (in JSONPath format): "+c.JSONPath)})
+				defs = append(defs, metav1.TableColumnDefinition{Name: c.Name, Type: c.Type, Format: c.Format,
+					Priority: c.Priority,
+					Description: or(c.Description,
+						"Custom resource definition column (in JSONPath format): "+c.JSONPath)})
 			}
 			return defs
 		}),

@@ -19,8 +19,10 @@ func eventColumns() []metav1.TableColumnDefinition {
 	last := name()
 	last.Priority = 1
 	return []metav1.TableColumnDefinition{
-		text("Last Seen", doc["lastTimestamp"]), text("Type", doc["type"]), text("Reason", doc["reason"]), text("Object", doc["involvedObject"]),
-		wide("Subobject", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"]), wide("Source", doc["source"]), text("Message", doc["message"]),
+		text("Last Seen", doc["lastTimestamp"]), text("Type", doc["type"]), text("Reason", doc["reason"]),
+		text("Object", doc["involvedObject"]),
+		wide("Subobject", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"]), wide("Source", doc["source"]),
+		text("Message", doc["message"]),
 		wide("First Seen", doc["firstTimestamp"]), wide("Count", doc["count"]), last,
 	}
 }
@@ -48,7 +50,8 @@ func event(e *corev1.Event, now time.Time) []any {
 	if host := or(e.Source.Host, e.ReportingInstance); host != "" {
 		source += ", " + host
 	}
-	return []any{since(last, now), e.Type, e.Reason, about, e.InvolvedObject.FieldPath, source, strings.TrimSpace(e.Message),
+	return []any{since(last, now), e.Type, e.Reason, about, e.InvolvedObject.FieldPath, source,
+		strings.TrimSpace(e.Message),
 		since(first, now), int64(count), e.Name}
 }
 
@@ -56,7 +59,8 @@ func event(e *corev1.Event, now time.Time) []any {
 func newEvent(e *eventsv1.Event, now time.Time) []any {
 	core := &corev1.Event{
 		ObjectMeta: e.ObjectMeta, InvolvedObject: e.Regarding, Reason: e.Reason, Message: e.Note, Type: e.Type,
-		Source: e.DeprecatedSource, FirstTimestamp: e.DeprecatedFirstTimestamp, LastTimestamp: e.DeprecatedLastTimestamp, Count: e.DeprecatedCount,
+		Source: e.DeprecatedSource, FirstTimestamp: e.DeprecatedFirstTimestamp,
+		LastTimestamp: e.DeprecatedLastTimestamp, Count: e.DeprecatedCount,
 		EventTime: e.EventTime, ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
 	}
 	if e.Series != nil {

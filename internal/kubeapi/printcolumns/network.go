@@ -19,7 +19,8 @@ func init() {
 	register(func() []metav1.TableColumnDefinition {
 		spec := corev1.ServiceSpec{}.SwaggerDoc()
 		return []metav1.TableColumnDefinition{
-			name(), text("Type", spec["type"]), text("Cluster-IP", spec["clusterIP"]), text("External-IP", spec["externalIPs"]),
+			name(), text("Type", spec["type"]), text("Cluster-IP", spec["clusterIP"]),
+			text("External-IP", spec["externalIPs"]),
 			text("Port(s)", spec["ports"]), age(), wide("Selector", spec["selector"]),
 		}
 	}, service)
@@ -39,11 +40,13 @@ func init() {
 	register(func() []metav1.TableColumnDefinition {
 		doc := discoveryv1.EndpointSlice{}.SwaggerDoc()
 		return []metav1.TableColumnDefinition{
-			name(), text("AddressType", doc["addressType"]), text("Ports", doc["ports"]), text("Endpoints", doc["endpoints"]), age(),
+			name(), text("AddressType", doc["addressType"]), text("Ports", doc["ports"]),
+			text("Endpoints", doc["endpoints"]), age(),
 		}
 	}, endpointSlice)
 	register(func() []metav1.TableColumnDefinition {
-		return []metav1.TableColumnDefinition{name(), text("Pod-Selector", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]), age()}
+		return []metav1.TableColumnDefinition{name(),
+			text("Pod-Selector", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]), age()}
 	}, networkPolicy)
 }
 
@@ -60,7 +63,8 @@ func service(s *corev1.Service, now time.Time) []any {
 		}
 		ports = append(ports, port+"/"+or(p.Protocol, string(corev1.ProtocolTCP)))
 	}
-	return []any{s.Name, string(s.Spec.Type), or(ip, "<none>"), externalIP(s), or(strings.Join(ports, ","), "<none>"), ageOf(s, now),
+	return []any{s.Name, string(s.Spec.Type), or(ip, "<none>"), externalIP(s), or(strings.Join(ports, ","), "<none>"),
+		ageOf(s, now),
 		labels.FormatLabels(s.Spec.Selector)}
 }
 
@@ -101,7 +105,8 @@ func ingress(in *networkingv1.Ingress, now time.Time) []any {
 	if len(in.Spec.TLS) > 0 {
 		ports = "80, 443"
 	}
-	return []any{in.Name, orOf(in.Spec.IngressClassName, "<none>"), hosts(in.Spec.Rules), addresses(points), ports, ageOf(in, now)}
+	return []any{in.Name, orOf(in.Spec.IngressClassName, "<none>"), hosts(in.Spec.Rules), addresses(points), ports,
+		ageOf(in, now)}
 }
 
 // hosts are the first three hosts of rules. Rules without a host that come before these
@@ -166,7 +171,8 @@ func endpointSlice(s *discoveryv1.EndpointSlice, now time.Time) []any {
 	for _, e := range s.Endpoints {
 		list = append(list, e.Addresses...)
 	}
-	return []any{s.Name, string(s.AddressType), or(firstOf(ports), "<unset>"), or(firstOf(list), "<unset>"), ageOf(s, now)}
+	return []any{s.Name, string(s.AddressType), or(firstOf(ports), "<unset>"), or(firstOf(list), "<unset>"),
+		ageOf(s, now)}
 }
 
 func networkPolicy(p *networkingv1.NetworkPolicy, now time.Time) []any {

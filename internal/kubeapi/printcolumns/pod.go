@@ -17,7 +17,8 @@ func init() {
 			name(),
 			text("Ready", "The aggregate readiness state of this pod for accepting traffic."),
 			text("Status", "The aggregate status of the containers in this pod."),
-			text("Restarts", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."),
+			text("Restarts", "The number of times the containers in this pod have been restarted and when the last "+
+				"container in this pod has restarted."),
 			age(),
 			wide("IP", status["podIP"]),
 			wide("Node", spec["nodeName"]),
@@ -37,7 +38,8 @@ func podRow(p *corev1.Pod, now time.Time) metav1.TableRow {
 		p.Name, fmt.Sprintf("%d/%d", s.ready, s.containers), s.reason, s.restarts.text(now), ageOf(p, now),
 		or(ip, "<none>"), or(p.Spec.NodeName, "<none>"), or(p.Status.NominatedNodeName, "<none>"), readinessGates(p),
 	}}
-	completed := metav1.TableRowCondition{Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: string(p.Status.Phase)}
+	completed := metav1.TableRowCondition{Type: metav1.RowCompleted, Status: metav1.ConditionTrue,
+		Reason: string(p.Status.Phase)}
 	switch p.Status.Phase {
 	case corev1.PodSucceeded:
 		completed.Message = "The pod has completed successfully."
@@ -85,7 +87,8 @@ func summarize(p *corev1.Pod) podSummary {
 	}
 	sidecars := map[string]bool{}
 	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil &&
+			*c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			sidecars[c.Name] = true
 			s.containers++
 		}

@@ -89,7 +89,8 @@ func register[T any, P object[T]](columns func() []metav1.TableColumnDefinition,
 }
 
 // registerRow is register for rows with conditions.
-func registerRow[T any, P object[T]](columns func() []metav1.TableColumnDefinition, row func(P, time.Time) metav1.TableRow) {
+func registerRow[T any, P object[T]](columns func() []metav1.TableColumnDefinition,
+	row func(P, time.Time) metav1.TableRow) {
 	gvks, _, err := scheme.Scheme.ObjectKinds(P(new(T)))
 	if err != nil {
 		panic(err) // the scheme has all types of k8s.io/api

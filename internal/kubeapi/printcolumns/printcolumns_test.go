@@ -27,7 +27,8 @@ func TestAnyObject(t *testing.T) {
 			for seed = range int64(200) {
 				obj = kind.typed()
 				if seed > 0 {
-					randfill.NewWithSeed(seed).NilChance([]float64{0.1, 0.5, 0.9}[seed%3]).NumElements(0, 5).MaxDepth(12).Fill(obj)
+					randfill.NewWithSeed(seed).NilChance([]float64{0.1, 0.5, 0.9}[seed%3]).NumElements(0,
+						5).MaxDepth(12).Fill(obj)
 				}
 				row, err := kind.Row(obj, time.Unix(1e9, 0))
 				if err != nil {

@@ -16,24 +16,30 @@ func init() {
 		spec, status := corev1.PersistentVolumeSpec{}.SwaggerDoc(), corev1.PersistentVolumeStatus{}.SwaggerDoc()
 		return []metav1.TableColumnDefinition{
 			name(), text("Capacity", spec["capacity"]), text("Access Modes", spec["accessModes"]),
-			text("Reclaim Policy", spec["persistentVolumeReclaimPolicy"]), text("Status", status["phase"]), text("Claim", spec["claimRef"]),
-			text("StorageClass", "StorageClass of the pv"), text("VolumeAttributesClass", "VolumeAttributesClass of the pv"),
+			text("Reclaim Policy", spec["persistentVolumeReclaimPolicy"]), text("Status", status["phase"]),
+			text("Claim", spec["claimRef"]),
+			text("StorageClass", "StorageClass of the pv"),
+			text("VolumeAttributesClass", "VolumeAttributesClass of the pv"),
 			text("Reason", status["reason"]), age(), wide("VolumeMode", spec["volumeMode"]),
 		}
 	}, volume)
 	register(func() []metav1.TableColumnDefinition {
-		spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
+		spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(),
+			corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
 		return []metav1.TableColumnDefinition{
-			name(), text("Status", status["phase"]), text("Volume", spec["volumeName"]), text("Capacity", status["capacity"]),
+			name(), text("Status", status["phase"]), text("Volume", spec["volumeName"]),
+			text("Capacity", status["capacity"]),
 			text("Access Modes", status["accessModes"]), text("StorageClass", "StorageClass of the pvc"),
-			text("VolumeAttributesClass", "VolumeAttributesClass of the pvc"), age(), wide("VolumeMode", spec["volumeMode"]),
+			text("VolumeAttributesClass", "VolumeAttributesClass of the pvc"), age(),
+			wide("VolumeMode", spec["volumeMode"]),
 		}
 	}, claim)
 	register(func() []metav1.TableColumnDefinition {
 		doc := storagev1.StorageClass{}.SwaggerDoc()
 		return []metav1.TableColumnDefinition{
 			name(), text("Provisioner", doc["provisioner"]), text("ReclaimPolicy", doc["reclaimPolicy"]),
-			text("VolumeBindingMode", doc["volumeBindingMode"]), text("AllowVolumeExpansion", doc["allowVolumeExpansion"]), age(),
+			text("VolumeBindingMode", doc["volumeBindingMode"]),
+			text("AllowVolumeExpansion", doc["allowVolumeExpansion"]), age(),
 		}
 	}, storageClass)
 }
@@ -47,8 +53,10 @@ func volume(v *corev1.PersistentVolume, now time.Time) []any {
 	if !ok {
 		class = v.Spec.StorageClassName
 	}
-	return []any{v.Name, v.Spec.Capacity.Storage().String(), accessModes(v.Spec.AccessModes), string(v.Spec.PersistentVolumeReclaimPolicy),
-		phase(v, string(v.Status.Phase)), claim, class, orOf(v.Spec.VolumeAttributesClassName, "<unset>"), v.Status.Reason,
+	return []any{v.Name, v.Spec.Capacity.Storage().String(), accessModes(v.Spec.AccessModes),
+		string(v.Spec.PersistentVolumeReclaimPolicy),
+		phase(v, string(v.Status.Phase)), claim, class, orOf(v.Spec.VolumeAttributesClassName, "<unset>"),
+		v.Status.Reason,
 		ageOf(v, now), orOf(v.Spec.VolumeMode, "<unset>")}
 }
 
@@ -80,7 +88,8 @@ func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 		mode  corev1.PersistentVolumeAccessMode
 		short string
 	}{
-		{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"},
+		{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"},
+		{corev1.ReadWriteOncePod, "RWOP"},
 	} {
 		if slices.Contains(modes, m.mode) {
 			short = append(short, m.short)
@@ -91,9 +100,11 @@ func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 
 func storageClass(c *storagev1.StorageClass, now time.Time) []any {
 	name := c.Name
-	if c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" || c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true" {
+	if c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" ||
+		c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true" {
 		name += " (default)"
 	}
 	return []any{name, c.Provisioner, orOf(c.ReclaimPolicy, string(corev1.PersistentVolumeReclaimDelete)),
-		orOf(c.VolumeBindingMode, string(storagev1.VolumeBindingImmediate)), ptr.Deref(c.AllowVolumeExpansion, false), ageOf(c, now)}
+		orOf(c.VolumeBindingMode, string(storagev1.VolumeBindingImmediate)), ptr.Deref(c.AllowVolumeExpansion, false),
+		ageOf(c, now)}
 }

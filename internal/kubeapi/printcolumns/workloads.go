@@ -25,7 +25,8 @@ func init() {
 	register(func() []metav1.TableColumnDefinition {
 		spec, status := appsv1.ReplicaSetSpec{}.SwaggerDoc(), appsv1.ReplicaSetStatus{}.SwaggerDoc()
 		return withTemplate(spec["selector"], name(),
-			integer("Desired", spec["replicas"]), integer("Current", status["replicas"]), integer("Ready", status["readyReplicas"]), age())
+			integer("Desired", spec["replicas"]), integer("Current", status["replicas"]),
+			integer("Ready", status["readyReplicas"]), age())
 	}, replicaSet)
 	register(func() []metav1.TableColumnDefinition {
 		columns := withTemplate("", name(), text("Ready", "Number of the pod with ready state"), age())
@@ -36,7 +37,8 @@ func init() {
 		return withTemplate(appsv1.DaemonSetSpec{}.SwaggerDoc()["selector"], name(),
 			integer("Desired", status["desiredNumberScheduled"]), integer("Current", status["currentNumberScheduled"]),
 			integer("Ready", status["numberReady"]), integer("Up-to-date", status["updatedNumberScheduled"]),
-			integer("Available", status["numberAvailable"]), text("Node Selector", corev1.PodSpec{}.SwaggerDoc()["nodeSelector"]), age())
+			integer("Available", status["numberAvailable"]),
+			text("Node Selector", corev1.PodSpec{}.SwaggerDoc()["nodeSelector"]), age())
 	}, daemonSet)
 	register(func() []metav1.TableColumnDefinition {
 		return withTemplate(batchv1.JobSpec{}.SwaggerDoc()["selector"], name(),
@@ -46,7 +48,8 @@ func init() {
 	register(func() []metav1.TableColumnDefinition {
 		spec, status := batchv1.CronJobSpec{}.SwaggerDoc(), batchv1.CronJobStatus{}.SwaggerDoc()
 		return withTemplate(batchv1.JobSpec{}.SwaggerDoc()["selector"], name(),
-			text("Schedule", spec["schedule"]), text("Timezone", spec["timeZone"]), column("Suspend", "boolean", spec["suspend"]),
+			text("Schedule", spec["schedule"]), text("Timezone", spec["timeZone"]),
+			column("Suspend", "boolean", spec["suspend"]),
 			integer("Active", status["active"]), text("Last Schedule", status["lastScheduleTime"]), age())
 	}, cronJob)
 }
@@ -83,20 +86,23 @@ func deployment(d *appsv1.Deployment, now time.Time) []any {
 
 func replicaSet(r *appsv1.ReplicaSet, now time.Time) []any {
 	names, images := template(&r.Spec.Template)
-	return []any{r.Name, replicas(r.Spec.Replicas), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), ageOf(r, now),
+	return []any{r.Name, replicas(r.Spec.Replicas), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas),
+		ageOf(r, now),
 		names, images, metav1.FormatLabelSelector(r.Spec.Selector)}
 }
 
 func statefulSet(s *appsv1.StatefulSet, now time.Time) []any {
 	names, images := template(&s.Spec.Template)
-	return []any{s.Name, fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, replicas(s.Spec.Replicas)), ageOf(s, now), names, images}
+	return []any{s.Name, fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, replicas(s.Spec.Replicas)), ageOf(s, now),
+		names, images}
 }
 
 func daemonSet(d *appsv1.DaemonSet, now time.Time) []any {
 	names, images := template(&d.Spec.Template)
 	st := &d.Status
 	return []any{d.Name, int64(st.DesiredNumberScheduled), int64(st.CurrentNumberScheduled), int64(st.NumberReady),
-		int64(st.UpdatedNumberScheduled), int64(st.NumberAvailable), labels.FormatLabels(d.Spec.Template.Spec.NodeSelector), ageOf(d, now),
+		int64(st.UpdatedNumberScheduled), int64(st.NumberAvailable),
+		labels.FormatLabels(d.Spec.Template.Spec.NodeSelector), ageOf(d, now),
 		names, images, metav1.FormatLabelSelector(d.Spec.Selector)}
 }
 
@@ -116,7 +122,8 @@ func job(j *batchv1.Job, now time.Time) []any {
 		took = duration.HumanDuration(end.Sub(start.Time))
 	}
 	names, images := template(&j.Spec.Template)
-	return []any{j.Name, jobStatus(j), completions, took, ageOf(j, now), names, images, metav1.FormatLabelSelector(j.Spec.Selector)}
+	return []any{j.Name, jobStatus(j), completions, took, ageOf(j, now), names, images,
+		metav1.FormatLabelSelector(j.Spec.Selector)}
 }
 
 func jobStatus(j *batchv1.Job) string {
@@ -132,7 +139,8 @@ func jobStatus(j *batchv1.Job) string {
 	if j.DeletionTimestamp != nil {
 		return "Terminating"
 	}
-	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuspended, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet} {
+	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuspended, batchv1.JobFailureTarget,
+		batchv1.JobSuccessCriteriaMet} {
 		if is(kind) {
 			return string(kind)
 		}
@@ -153,6 +161,7 @@ func cronJob(c *batchv1.CronJob, now time.Time) []any {
 		}
 	}
 	names, images := template(&c.Spec.JobTemplate.Spec.Template)
-	return []any{c.Name, c.Spec.Schedule, orOf(c.Spec.TimeZone, "<none>"), suspend, int64(len(c.Status.Active)), last, ageOf(c, now),
+	return []any{c.Name, c.Spec.Schedule, orOf(c.Spec.TimeZone, "<none>"), suspend, int64(len(c.Status.Active)), last,
+		ageOf(c, now),
 		names, images, metav1.FormatLabelSelector(c.Spec.JobTemplate.Spec.Selector)}
 }

@@ -46,7 +46,9 @@ func drawDay(path string) error {
 	p := newPlot("A day of edge life: response bodies received so far")
 	p.X.Label.Text, p.Y.Label.Text = "hours", "bytes"
 	p.X.Tick.Marker = steps(4, number)
-	p.Y.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick { return steps(nice(high/6), bytesOf).Ticks(low, high) })
+	p.Y.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick {
+		return steps(nice(high/6), bytesOf).Ticks(low, high)
+	})
 	p.X.Min, p.Y.Min = 0, 0
 	last := func(name measured.Kind, s plotter.XYs) string {
 		return fmt.Sprintf("%s: %.1f MB in all", name, s[len(s)-1].Y/1e6)

@@ -18,10 +18,12 @@ func TestDraw(t *testing.T) {
 	dir := t.TempDir()
 	g := &measured.Growth{Machine: "a machine"}
 	for _, pods := range []int{1_000, 10_000, 100_000} {
-		s := measured.Size{Pods: pods, Lives: map[measured.Kind][]measured.Lives{}, Limits: []measured.Limits{{Put: time.Second, Decode: time.Second, List: time.Second, ListBytes: 1000}}}
+		s := measured.Size{Pods: pods, Lives: map[measured.Kind][]measured.Lives{},
+			Limits: []measured.Limits{{Put: time.Second, Decode: time.Second, List: time.Second, ListBytes: 1000}}}
 		for i, k := range lines {
 			d := time.Duration(pods*(i+1)) * time.Microsecond
-			r := measured.Report{Told: d, Synced: d, Memory: measured.Memory{Anon: int64(d)}, Traffic: measured.Traffic{Bodies: int64(d)}}
+			r := measured.Report{Told: d, Synced: d, Memory: measured.Memory{Anon: int64(d)},
+				Traffic: measured.Traffic{Bodies: int64(d)}}
 			s.Lives[k] = []measured.Lives{{Restart: r}}
 		}
 		g.Add(&measured.Growth{Machine: g.Machine, Sizes: []measured.Size{s}})
@@ -31,7 +33,8 @@ func TestDraw(t *testing.T) {
 		t.Fatal(err)
 	}
 	day := filepath.Join(dir, "edge-day.csv")
-	if err := os.WriteFile(day, []byte("seconds,kubewake,client-go\n0,0,0\n3600,1000,2000\n86400,2000,30000\n"), 0o644); err != nil {
+	if err := os.WriteFile(day, []byte("seconds,kubewake,client-go\n0,0,0\n3600,1000,2000\n86400,2000,30000\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{saved, day} {
@@ -50,7 +53,8 @@ func TestDraw(t *testing.T) {
 			t.Errorf("%s does not show the limit: %s", pic.file, words)
 		}
 	}
-	if words := text(t, filepath.Join(dir, "edge-day.svg")); !strings.Contains(words, "|20|") || !strings.Contains(words, "|20 KB|") {
+	if words := text(t, filepath.Join(dir, "edge-day.svg")); !strings.Contains(words, "|20|") ||
+		!strings.Contains(words, "|20 KB|") {
 		t.Error("the day's axes:", words)
 	}
 }

@@ -37,7 +37,8 @@ var pictures = []picture{
 }
 
 // lines are the programs of the pictures, in the order of their styles.
-var lines = []measured.Kind{measured.Kubewake, measured.Bookmark, measured.Stock, measured.Listed, measured.Manager, measured.SQLite}
+var lines = []measured.Kind{measured.Kubewake, measured.Bookmark, measured.Stock, measured.Listed, measured.Manager,
+	measured.SQLite}
 
 func drawGrowth(path string) error {
 	g, err := measured.LoadGrowth(path)

@@ -86,9 +86,11 @@ func Start() (*Program, error) {
 // Config returns a client's configuration, whose traffic is counted.
 func (p *Program) Config() *rest.Config {
 	cfg := &rest.Config{
-		Host: p.Host, BearerToken: p.Token, TLSClientConfig: rest.TLSClientConfig{CAData: p.CA}, UserAgent: "bench/" + string(p.Kind),
+		Host: p.Host, BearerToken: p.Token, TLSClientConfig: rest.TLSClientConfig{CAData: p.CA},
+		UserAgent: "bench/" + string(p.Kind),
 		ContentConfig: rest.ContentConfig{
-			ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json",
+			ContentType:        "application/vnd.kubernetes.protobuf",
+			AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json",
 		},
 	}
 	if !p.Limited {

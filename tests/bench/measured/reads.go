@@ -98,7 +98,8 @@ func (c *Cache) load() error {
 	if c.Loaded == nil {
 		return nil
 	}
-	for deadline := time.Now().Add(2 * time.Minute); !c.Loaded(); time.Sleep(10 * time.Millisecond) { // nothing signals that they are
+	// nothing signals that they are
+	for deadline := time.Now().Add(2 * time.Minute); !c.Loaded(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("the objects are not in memory")
 		}

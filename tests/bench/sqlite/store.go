@@ -53,7 +53,8 @@ func openStore(path string, a api) (*store, error) {
 	}{
 		{&s.read, "SELECT data FROM objects WHERE key = ?"},
 		{&s.listed, "SELECT data FROM objects WHERE namespace = ?"},
-		{&s.insert, "INSERT INTO objects VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET version = excluded.version, data = excluded.data"},
+		{&s.insert, "INSERT INTO objects VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET version = " +
+			"excluded.version, data = excluded.data"},
 		{&s.remove, "DELETE FROM objects WHERE key = ?"},
 		{&s.reach, "INSERT INTO server VALUES (0, ?) ON CONFLICT (id) DO UPDATE SET version = excluded.version"},
 	} {

@@ -30,7 +30,8 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, sim: kubesim.New(kubesim.Options{}), path: filepath.Join(t.TempDir(), "pods.sqlite"), told: map[string]string{}}
+	w := &world{T: t, sim: kubesim.New(kubesim.Options{}), path: filepath.Join(t.TempDir(), "pods.sqlite"),
+		told: map[string]string{}}
 	if _, err := w.sim.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,8 @@ func (w *world) equal(s *store) {
 		want[o.GetNamespace()+"/"+o.GetName()] = o.GetResourceVersion()
 	}
 	var file map[string]string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // between two looks: the program gives no signal
+	// between two looks: the program gives no signal
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		file = w.file(s)
 		w.mu.Lock()
 		equal := maps.Equal(file, want) && maps.Equal(w.told, want)

@@ -39,7 +39,8 @@ type demo struct {
 }
 
 func newDemo(objects int, dir string) (*demo, error) {
-	d := &demo{objects: objects, file: filepath.Join(dir, "cache.db"), sim: kubesim.New(kubesim.Options{}), gen: podgen.New(1)}
+	d := &demo{objects: objects, file: filepath.Join(dir, "cache.db"), sim: kubesim.New(kubesim.Options{}),
+		gen: podgen.New(1)}
 	_, err := d.sim.Start()
 	return d, err
 }

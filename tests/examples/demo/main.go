@@ -50,7 +50,9 @@ func run(ctx context.Context, objects int, out io.Writer) (err error) {
 		{"keeping them in a file; the program is killed while pods change", d.keepAndKill},
 		{"changing 1 % while it is down", d.changeWhileDown},
 		{"waking it", func(ctx context.Context) error { return d.time(ctx, &d.kept, d.file) }},
-		{"starting a stock client-go informer on the same server", func(ctx context.Context) error { return d.time(ctx, &d.stock, "") }},
+		{"starting a stock client-go informer on the same server", func(ctx context.Context) error {
+			return d.time(ctx, &d.stock, "")
+		}},
 		{"comparing the file with the server", d.compare},
 	} {
 		fmt.Fprintf(os.Stderr, "… %s\n", step.say)

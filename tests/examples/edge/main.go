@@ -37,7 +37,8 @@ import (
 var began = time.Now()
 
 func main() {
-	device := flag.String("device", os.Getenv("NODE_NAME"), "name of the device's node; $NODE_NAME, if set, is the default")
+	device := flag.String("device", os.Getenv("NODE_NAME"),
+		"name of the device's node; $NODE_NAME, if set, is the default")
 	path := flag.String("db", "edge.db", "the file")
 	addr := flag.String("http", "", "serve /settings, /readyz and /healthz at this address")
 	oldest := flag.Duration("oldest", 0, "the agent is ready while its settings are no older; 0 is any age")
@@ -78,7 +79,8 @@ func run(ctx context.Context, device, path, addr string, oldest time.Duration) e
 		return errors.Join(err, db.Close())
 	}
 	a := &agent{device, client, db, settings, oldest}
-	fmt.Printf("%s after the start: %d settings, %s\n", time.Since(began).Round(time.Millisecond), len(settings.GetStore().List()), a.age())
+	fmt.Printf("%s after the start: %d settings, %s\n", time.Since(began).Round(time.Millisecond),
+		len(settings.GetStore().List()), a.age())
 
 	retry := workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second)
 	if _, err := settings.AddDurableHandler("report", a, informer.DurableOptions{RateLimiter: retry}); err != nil {
@@ -136,7 +138,8 @@ func (a *agent) HandleEvent(ctx context.Context, e informer.Event) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if _, err := a.client.CoreV1().Nodes().Patch(ctx, a.device, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := a.client.CoreV1().Nodes().Patch(ctx, a.device, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		fmt.Printf("not reported, for now: %s %s\n", what, e.Key)
 		return err
 	}
