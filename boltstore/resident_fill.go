@@ -175,8 +175,8 @@ func (s *Store) settleMemory() {
 	s.memory.now = r
 	s.retriers.Go(func() {
 		defer close(r.filled)
-		err := s.fill(r)
-		s.giveUp(r, s.metaNow(), err)
+		m, err := s.fill(r)
+		s.giveUp(r, m, err)
 	})
 }
 
@@ -191,9 +191,10 @@ func (s *Store) awaitMemory() {
 	}
 }
 
-// fill loads r from the file and has readers use it.
-func (s *Store) fill(r *resident) error {
-	err := s.view(func(m *sourceMeta, src sourceTx) error {
+// fill loads r from the file and has readers use it. m is the meta of what it has loaded.
+func (s *Store) fill(r *resident) (m *sourceMeta, err error) {
+	err = s.view(func(is *sourceMeta, src sourceTx) error {
+		m = is
 		if r.of != s.edition(m) {
 			return errOtherItems
 		}
@@ -208,29 +209,29 @@ func (s *Store) fill(r *resident) error {
 		return s.reading().load(r, raws)
 	})
 	if err != nil {
-		return err
+		return m, err
 	}
 	s.db.h.writeMu.Lock() // no commit is under way
 	defer s.db.h.writeMu.Unlock()
-	m := s.metaNow()
+	m = s.metaNow()
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
 	if s.memory.now != r {
-		return nil
+		return m, nil
 	}
 	err = r.follow(r.waiting, m)
 	r.waiting = nil
 	switch {
 	case errors.Is(err, errDisagrees):
-		return fmt.Errorf("boltstore: %s: %w: the records are not those last committed: %d of %d",
+		return m, fmt.Errorf("boltstore: %s: %w: the records are not those last committed: %d of %d",
 			s.source, ErrDamaged, r.digest.Count, m.Items.Count)
 	case err != nil:
-		return err
+		return m, err
 	}
 	r.index(m)
 	s.memory.served.Store(r)
 	s.hot.clear()
-	return nil
+	return m, nil
 }
 
 // load decodes records, within their transaction, unless all of them need too much room.
