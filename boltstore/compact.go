@@ -118,6 +118,9 @@ func (db *DB) compact(ctx context.Context, progress func(done, total int64)) err
 func (db *DB) compactNow(ctx context.Context, progress func(done, total int64)) (*boltFile, error) {
 	db.h.writeMu.Lock() // nothing may change the file meanwhile
 	defer db.h.writeMu.Unlock()
+	if damage := db.damage(); damage != nil {
+		return nil, damage
+	}
 	free, size, err := db.usage()
 	if err != nil {
 		return nil, err
@@ -153,8 +156,8 @@ func tell(progress func(done, total int64), done, total int64) (err error) {
 	return nil
 }
 
-// soundPages returns the damage that was met in the pages. If a list after damage is about to
-// delete the buckets that it replaces, it verifies that the pages form trees. Pages that are
+// soundPages returns the damage that was met in the pages. With verify, as before a list
+// that follows damage, it verifies that the pages form trees. Pages that are
 // in two would be both free and in use.
 func (db *DB) soundPages(verify bool) error {
 	if damage := db.damage(); damage != nil || !verify {

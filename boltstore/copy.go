@@ -42,6 +42,7 @@ func (db *DB) newCopying(f *os.File, with seals) *copying {
 		from = pages.Empty()
 	}
 	cp.from = from
+	from.Stop = func() bool { return cp.res.stopped != nil }
 	return cp
 }
 
@@ -50,8 +51,14 @@ func (cp *copying) all(to *bolt.DB, begin func(step string) error) salvaged {
 	cp.to, cp.begin = to, begin
 	sources, err := cp.from.Find(cp.from.Top(), layout.BucketSources)
 	cp.res.damage.Add(err)
+	seen := map[string]bool{}
 	cp.res.damage.Add(cp.from.Each(sources, func(k, _ []byte, sub *pages.Bucket) {
 		id := string(k)
+		if seen[id] {
+			cp.res.damage.Add(fmt.Errorf("%w: source %q is there twice", ErrDamaged, id))
+			return
+		}
+		seen[id] = true
 		if sub == nil {
 			cp.res.damage.Add(fmt.Errorf("%w: source %x is no bucket", ErrDamaged, k))
 			return

@@ -143,7 +143,7 @@ func (h *Handler) Acknowledge(key string, r Receipt) {
 }
 
 // Behind says that keys are still to be added to the pending ones: a Reset is owed, or objects
-// are being added after one, or the changes of a large list. It does not read the file.
+// are being added after one. It does not read the file.
 func (h *Handler) Behind() bool {
 	m := h.s.metaNow()
 	hm := m.Handlers[h.name]

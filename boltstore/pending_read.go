@@ -35,8 +35,7 @@ type Gone struct {
 }
 
 // ErrNotYet says that a key can be read only after a list: the source has had none, another Go
-// type or transform stored its objects, or one is damaged. After a large list it takes some
-// commits.
+// type or transform stored its objects, or one is damaged.
 var ErrNotYet = errors.New("the source's objects cannot be read before it is listed")
 
 // Read returns what the handler is to be told of a key. ok is false if the key is not

@@ -123,7 +123,7 @@ func (l *listBatch) stampEnd(a *applier, was *sourceMeta) error {
 	}
 	rv := l.end.resourceVersion
 	r.listedAt(m, was, rv)
-	m.markList(was, rv, r.first || r.all || r.lost || r.o.NewTimeline || m.remark || was.Local, false, a.now)
+	m.markList(was, rv, r.first || r.all || l.end.mended || r.o.NewTimeline || m.remark || was.Local, false, a.now)
 	m.Contents, m.Local, m.Progress = contentsWhole, false, nil
 	m.ResourceVersion, m.ServedForm = rv, r.o.ServedForm
 	if m.NewestPage = ""; versions.Newer(r.newest, rv) {

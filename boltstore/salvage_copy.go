@@ -13,6 +13,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
+	"github.com/kubewake/kubewake/index"
 )
 
 // copier copies one source into a new file, in transactions of a few MiB.
@@ -153,7 +154,16 @@ func (c *copier) record(rw layout.Raw) {
 		c.note(err)
 		return
 	}
-	c.do(len(raw), func(_ sourceTx, a *applier) error { return a.give(key, r, raw, nil) })
+	c.do(len(raw), func(_ sourceTx, a *applier) error {
+		k := index.AppendKey(nil, key)
+		was := keyState{k: k}
+		if old := a.in.Items.Get(k); old != nil { // old pages may have a key a second time
+			if _, o, err := c.owner().ParseRecord(k, old); err == nil {
+				was.item, was.raw = o, bytes.Clone(old)
+			}
+		}
+		return a.giveItem(key, was, r, raw)
+	})
 }
 
 // bucket copies a bucket of boxes, and seals its values by the new file's key. It opens each
@@ -180,6 +190,12 @@ func (c *copier) bucket(path [][]byte, ref pages.Bucket) {
 	})
 	c.note(c.from.Each(ref, func(k, v []byte, sub *pages.Bucket) {
 		if sub != nil {
+			if !c.whole && len(path) == 1 {
+				if _, known := c.m.Handlers[string(k)]; !known {
+					c.unknown(k)
+					return
+				}
+			}
 			c.bucket(append(path[:len(path):len(path)], k), *sub)
 			return
 		}
@@ -301,7 +317,7 @@ func (c *copier) blocks(journal pages.Bucket, fn func(k, v []byte)) error {
 
 // compare returns ErrDamaged if the copy lacks something that meta counts.
 func (c *copier) compare() error {
-	if c.m.Items != c.was.Items || c.m.Bytes != c.was.Bytes {
+	if c.m.Items != c.was.Items || c.m.Bytes != c.was.Bytes || c.m.Noted.Unstored != c.was.Noted.Unstored {
 		return fmt.Errorf("%w: the records are not those last committed", ErrDamaged)
 	}
 	for name, im := range c.was.Indices {

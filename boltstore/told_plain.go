@@ -27,8 +27,8 @@ func (s *Claimed) ExpectPlain() error {
 }
 
 // SetTold notes that all plain handlers have returned up to seq. The source's next commit
-// writes the told mark (work.stamp), or one within FlushInterval. Release also does
-// (writePositions), a relist does not. Empty moves the mark past all entries: they are
+// writes the told mark (work.stamp), or one within FlushInterval, and so does Release
+// (writeMarks). Empty moves the mark past all entries: they are
 // of another cluster.
 func (s *Claimed) SetTold(seq uint64) {
 	for {

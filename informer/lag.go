@@ -18,7 +18,7 @@ type Lag struct {
 	Entries uint64
 	// Pending counts the keys that the handler has not acknowledged, with those that are
 	// still to be added after a Reset. Behind says that keys are still to be added: a
-	// Reset is owed, or objects are being added after one, or the changes of a large list.
+	// Reset is owed, or objects are being added after one.
 	Pending uint64
 	Behind  bool
 	// Since is when the oldest key that the handler has in hand became pending, zero if

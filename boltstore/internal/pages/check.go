@@ -22,8 +22,8 @@ func Check(path string, flat func(path []string) bool) (lost bool, err error) {
 	}
 	defer done()
 	seen, err := f.scan(flat, nil)
-	if err == nil && f.meta.marked {
-		err = ErrMarked
+	if f.meta.marked {
+		err = faults.Join(ErrMarked, err)
 	}
 	return err == nil && f.lost(seen) != nil, err
 }
@@ -51,6 +51,9 @@ func (f *File) Check(flat func(path []string) bool) error {
 // write to the file at the same time.
 func (f *File) Verify() error {
 	seen, err := f.scan(func([]string) bool { return false }, nil)
+	if f.meta.marked {
+		err = faults.Join(ErrMarked, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -18,11 +18,14 @@ type File struct {
 	meta  *meta
 	size  int64
 	pages uint64 // in the file, at most as many as meta says
+	// Stop says that a walk shall visit no more pages; nil is never. Who sets it knows that
+	// what it was shown is a part.
+	Stop func() bool
 }
 
 func newFile(r io.ReaderAt, m *meta, size int64) *File {
 	n := uint64(m.pageSize)
-	return &File{r, m, size, min(m.pages, (uint64(size)+n-1)/n)}
+	return &File{r, m, size, min(m.pages, (uint64(size)+n-1)/n), nil}
 }
 
 const (

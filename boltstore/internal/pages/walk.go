@@ -55,6 +55,9 @@ func (w *walker) tree(id uint64, depth int) {
 
 // page visits a page of a tree, whose keys come before the key end, unless that is nil.
 func (w *walker) page(id uint64, depth int, p Page, end []byte, err error) {
+	if w.f.Stop != nil && w.f.Stop() {
+		return
+	}
 	p, err = w.f.come(id, p, err, w.seen)
 	if err == nil && w.late != nil {
 		err = w.late(p)
