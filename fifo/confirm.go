@@ -13,9 +13,6 @@ import (
 // that version at the given time.
 func (q *Queue) advance(rv string, at time.Time) {
 	q.version.accepted = rv
-	if a := q.waiters.awaited[rv]; a != nil {
-		a.come = true
-	}
 	if q.waiters.waiting > 0 {
 		defer q.cond.Broadcast()
 	}

@@ -16,8 +16,7 @@
 // The first word of a file's name is its subject:
 //
 //   - listerwatcher: what the Reflector calls. standalone: the same for a stock informer.
-//   - link: the version that the server has stated, and link_speed: how fast answers come.
-//     confirm: a list that proves the version.
+//   - link: the version that the server has stated. confirm: a list that proves it.
 //   - cluster: which server answers. servedform: how it serves objects.
 //   - watch: the stream. relist: why and how often everything is listed.
 //   - list: one list and its pages.

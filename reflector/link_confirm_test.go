@@ -84,7 +84,6 @@ func TestFreshBehindSlowList(t *testing.T) {
 		after(time.Second)
 		f.other()
 		f.link.stated()
-		f.cluster.relisted()
 		f.queue.Confirm(fmt.Sprint(f.sim.Revision()), began)
 		f.reflect()
 		after(time.Second)

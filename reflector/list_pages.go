@@ -40,20 +40,16 @@ type lister struct {
 	size   pageSize
 
 	least   string // an earlier version is of another timeline; "": any will do
-	flow    string // flow schema that pages must name; "": the first page's
-	conn    string // connection of the last page, or of one asked for early; at first that of the question which cluster answers
 	unpaged bool   // the list is asked for without pages
 	taken   bool   // the list goes on with one that was interrupted
 	inFull  bool   // the rest of this list is asked for without metadata first
 	moved   bool   // objects have changed since they were listed; the watch brings them
-	late    bool   // the sign of the served form is asked for after the first page
 
 	early   *early // the next page, if it was asked for already
 	steady  bool   // the last page came soon, and the next is to be of much the same size
 	noEarly bool   // no more pages are asked for early
 
 	at            listPosition
-	form          string // sign of the served form
 	ahead         *ahead
 	full, partial total
 }
@@ -178,13 +174,8 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			l.resize(limit, l.weight(raw, size), meta.LenList(list)+len(kept), took)
 			l.steady = took < quickPage && l.size.limit < 2*before
 			p.kept, p.rest = kept, remaining(list)
-			first := l.at.rv == "" && !l.taken
 			p.objs, p.at, err = l.accept(list)
 			l.s.guessMetadata(p.objs)
-			if err == nil && first && l.late {
-				l.form = l.s.form.late(ctx)
-				p.at.ServedForm = l.form
-			}
 			return p, err
 		case l.at.token == "" || ctx.Err() != nil:
 			if l.at.rv == "" && size > 0 && ctx.Err() == nil && isTransient(err) {
@@ -258,8 +249,8 @@ func (l *lister) pause(ctx context.Context, failed error, d time.Duration) (wait
 func (l *lister) keepAhead() {
 	if l.ahead == nil {
 		l.ahead = openAhead(l.ctx, &l.s.requests, l.s.patience.get(), l.at.rv)
-	} else if l.ahead.again(l.ctx, &l.s.requests, l.s.patience.get()) {
-		l.s.form.doubt()
+	} else {
+		l.ahead.again(l.ctx, &l.s.requests, l.s.patience.get())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"reflect"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +38,6 @@ type ListerWatcher struct {
 	requests requests
 	link     link
 	cluster  cluster
-	form     servedForm
 	audit    audit
 	unstored unstored
 	fresh    waiters
@@ -81,14 +81,11 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 		pace:     pace{clock: clock, backoff: newBackoff()},
 		status:   status{state: State{Phase: PhaseStarting, Since: now}},
 	}
-	s.cluster = cluster{server: server, requests: &s.requests, queue: queue, store: store, log: log}
-	s.form = servedForm{requests: &s.requests, store: store, clock: clock}
-	s.form.takeUp()
+	s.cluster = cluster{server: server, requests: &s.requests, queue: queue, store: store, log: log, broken: time.Now()}
 	if store.Restored() {
 		s.link.restored()
 	}
-	s.audit = audit{every: auditAfter(o.AuditEvery), requests: &s.requests,
-		queue: queue, store: store, log: log, clock: clock}
+	s.audit = audit{every: auditAfter(o.AuditEvery), store: store, clock: clock}
 	return s
 }
 
@@ -125,7 +122,7 @@ func (s *ListerWatcher) ListWithContext(ctx context.Context, _ metav1.ListOption
 		return nil, errEnded
 	}
 	defer s.calls.end()
-	s.doubtLink()
+	s.doubtVersion()
 	if reason := s.unusable(); reason != "" {
 		if s.status.notUsed(reason) && reason != ReasonFirst {
 			s.log.Info("Everything is read from the server, since the file's objects cannot be used", "source", s.store.Source().String(), "reason", reason)
@@ -188,25 +185,30 @@ func (s *ListerWatcher) unusable() string {
 
 // fail notes why the server did not answer, and that it must be asked again.
 func (s *ListerWatcher) fail(ctx context.Context, err error) error {
-	by := s.cluster.by()
-	s.doubtLink()
 	s.proving.failure()
-	switch {
-	case ctx.Err() != nil:
-	case isDenied(err):
-		s.denied(ctx, err, by)
-	default:
+	if isDenied(err) && ctx.Err() == nil { // so the link is whole
+		s.doubtVersion()
+		s.denied(ctx, err)
+		return err
+	}
+	s.doubtLink()
+	if ctx.Err() == nil {
 		s.link.answers() // it does not refuse, now
-		s.audit.outage()
 		s.enter(phaseOf(err), err.Error())
 	}
 	return err
 }
 
-// doubtLink notes that the server must be asked before anything is confirmed.
+// doubtLink notes that the link has broken, or may have: the server must be asked for its
+// version and its cluster before anything is confirmed.
 func (s *ListerWatcher) doubtLink() {
+	s.doubtVersion()
+	s.cluster.forget()
+}
+
+// doubtVersion notes that the server must be asked for its version.
+func (s *ListerWatcher) doubtVersion() {
 	s.queue.Doubt()
 	s.status.setUncompared(true)
 	s.link.broke()
-	s.cluster.forget()
 }

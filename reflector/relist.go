@@ -24,16 +24,7 @@ func (s *ListerWatcher) relistBeforeWatch(ctx context.Context, reason string) er
 			return err
 		}
 	}
-	s.cluster.forget() // the link may be whole while new connections lead to another cluster
-	if err := s.relist(ctx, reason); err != nil {
-		return err
-	}
-	if reason == ReasonCounts {
-		if err := s.audit.recount(ctx); err != nil {
-			return s.fail(ctx, err)
-		}
-	}
-	return nil
+	return s.relist(ctx, reason)
 }
 
 // relist reads everything, page by page, into the file.
@@ -46,14 +37,11 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	if s.link.owesNote() {
 		s.restored() // a full disk may not have taken the note, or kept pages that are void
 	}
-	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" { // otherwise the first page shows which cluster it is
-		other, err := s.otherCluster(ctx)
-		if err != nil {
-			return err
-		}
-		if other {
-			reason = ReasonCluster
-		}
+	switch other, err := s.otherCluster(ctx); {
+	case err != nil:
+		return err
+	case other:
+		reason = ReasonCluster
 	}
 	l, err := s.readAll(ctx, reason, t)
 	if err != nil {
@@ -62,8 +50,6 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	s.link.relisted()
 	s.proving.reached()
 	s.proving.keep(nil)
-	s.cluster.relisted()
-	s.form.relisted(l.reason)
 	s.audit.compared()
 	switch r := l.relist; {
 	case l.reason == ReasonDiffers:

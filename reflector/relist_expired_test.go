@@ -31,7 +31,7 @@ func TestExpiredWatchError(t *testing.T) {
 	if ev := f.next(w); ev.Type != watch.Added || ev.Object.(*corev1.ConfigMap).Name != "live" {
 		t.Fatalf("%+v", ev)
 	}
-	f.costs("in all", kubesim.Cost{FullReads: 2, Watches: 2, Forms: 2, Bytes: 1800})
+	f.costs("in all", kubesim.Cost{FullReads: 2, Watches: 2, Others: 1, Forms: 2, Bytes: 2100})
 }
 
 // TestExpiredWatchEvent: the ERROR event is not shown; the stream ends after a
@@ -54,7 +54,7 @@ func TestExpiredWatchEvent(t *testing.T) {
 		if diff := f.differs(); diff != "" || time.Since(began) > 100*time.Millisecond {
 			t.Fatalf("%s, after %s", diff, time.Since(began))
 		}
-		f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Forms: 2, Bytes: 1300})
+		f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Others: 1, Forms: 2, Bytes: 1600})
 		// A second time, soon after, backs off.
 		f.link.expired()
 		began = time.Now()

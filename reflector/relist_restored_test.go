@@ -34,7 +34,7 @@ func TestRestoredBetweenListAndWatch(t *testing.T) {
 	if diff := f.differs(); diff != "" || f.State().Relists[ReasonRestored] != 1 {
 		t.Fatalf("%s, %+v", diff, f.State())
 	}
-	f.costs("in all", kubesim.Cost{Questions: 2, FullReads: 2, Watches: 2, Forms: 2, Bytes: 2000})
+	f.costs("in all", kubesim.Cost{Questions: 2, FullReads: 2, Watches: 2, Others: 2, Forms: 2, Bytes: 2600})
 }
 
 // TestRestoreIsRemembered: a relist that fails does not make the server's
@@ -82,7 +82,7 @@ func TestExpiredAndRestored(t *testing.T) {
 		if d := f.differs(); d != "" {
 			t.Error(d)
 		}
-		f.costs("in all", kubesim.Cost{FullReads: 4, Watches: 1, Forms: 3, Bytes: 2300}) // the first page of one list, and another
+		f.costs("in all", kubesim.Cost{FullReads: 4, Watches: 1, Others: 2, Forms: 2, Bytes: 2800}) // two lists
 		if st := f.State(); st.Relists[ReasonRestored] != 1 || st.Relists[ReasonExpired] != 0 {
 			t.Errorf("%v", st.Relists)
 		}
@@ -112,7 +112,7 @@ func TestRestoredAndDamaged(t *testing.T) {
 		if d := f.differs(); d != "" {
 			t.Error(d)
 		}
-		f.costs("in all", kubesim.Cost{FullReads: 1, Forms: 2, Bytes: 1100})
+		f.costs("in all", kubesim.Cost{FullReads: 1, Others: 1, Forms: 2, Bytes: 1500})
 		f.watch()
 		f.costs("what the relist has cured", kubesim.Cost{Watches: 1})
 	})

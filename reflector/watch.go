@@ -3,7 +3,6 @@ package reflector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -95,7 +94,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 		}
 		return nil, s.fail(ctx, err)
 	}
-	if asked, _ := s.cluster.answeredOver(); phase == PhaseLive && over != asked {
+	if asked := s.cluster.stated().over(); phase == PhaseLive && over != asked {
 		// The version was stated over another connection. If the server has been
 		// restored since, this watch would be silent for ever. A short watch
 		// would notice that by itself.
@@ -124,9 +123,6 @@ func (s *ListerWatcher) watchOptions(o metav1.ListOptions) (metav1.ListOptions, 
 		phase = PhaseCatchingUp
 		s.shorten(&o)
 	}
-	if wait, due := s.form.doubtful(); due && (o.TimeoutSeconds == nil || *o.TimeoutSeconds > wait) {
-		o.TimeoutSeconds = new(wait)
-	}
 	return o, phase
 }
 
@@ -153,24 +149,13 @@ func (s *ListerWatcher) reasonToRelist(ctx context.Context) (string, error) {
 		}
 	}
 	switch {
-	case s.form.changed(ctx):
-		return ReasonForm, nil
 	case s.unstored.due():
 		return ReasonUnstored, nil
 	case s.mustProve():
 		return ReasonUnconfirmed, nil
 	}
-	s.fresh.putOff(s.proofIn())
 	if d, ok := s.auditIn(); ok && d <= 0 {
 		return ReasonAudit, nil
-	}
-	differs, err := s.audit.miscounted(ctx)
-	if err != nil {
-		return "", s.fail(ctx, fmt.Errorf("count %s: %w", s.store.Source(), err))
-	}
-	if differs {
-		s.restored()
-		return ReasonCounts, nil
 	}
 	return "", nil
 }
@@ -216,9 +201,6 @@ func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {
 		return false
 	case reason == ReasonUnstored:
 		s.unstored.tried()
-		return true
-	case reason == ReasonForm:
-		s.form.postpone()
 		return true
 	case reason == ReasonAudit || reason == ReasonUnconfirmed:
 		s.audit.postpone()

@@ -52,16 +52,14 @@ func openAhead(ctx context.Context, requests *requests, patience time.Duration, 
 	return a
 }
 
-// again opens the watch again where it broke, if the server allows that. It says whether
-// the watch broke.
-func (a *ahead) again(ctx context.Context, requests *requests, patience time.Duration) bool {
+// again opens the watch again where it broke, if the server allows that.
+func (a *ahead) again(ctx context.Context, requests *requests, patience time.Duration) {
 	a.mu.Lock()
 	broke := a.ended && !a.failed
 	a.mu.Unlock()
 	if broke {
 		a.open(ctx, requests, patience)
 	}
-	return broke
 }
 
 // open opens the watch, without waiting for the answer. The watch lives as long as

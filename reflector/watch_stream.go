@@ -117,7 +117,7 @@ func (w *watcher) next() (ev watch.Event, ok bool) {
 			if !w.mustAsk() {
 				continue
 			}
-			w.s.doubtLink()
+			w.s.doubtVersion()
 			w.send(w.bookmark()) // the next Watch asks the server
 			return ev, false
 		case <-w.s.queue.Unstored():
@@ -192,12 +192,10 @@ func (w *watcher) mustAsk() bool {
 	if _, asked := w.s.queue.Target(); (w.short || kept && !reached) && (w.s.queue.Proven().Before(asked) || w.s.proving.mode == ConfirmList && !reached) {
 		return false // so it is here; or a list has given it, which may be large with ConfirmList
 	}
-	d := w.s.proofIn()
-	if d <= 0 || w.s.proving.willHelp() {
+	if w.s.proofIn() <= 0 || w.s.listsForWaiting() {
 		return true
 	}
-	w.s.fresh.putOff(d) // nothing else can confirm, and the watch goes on until then
-	w.audit.reset(w.readIn())
+	w.audit.reset(w.readIn()) // nothing else can confirm, and the watch goes on until then
 	return false
 }
 
@@ -237,7 +235,7 @@ func (w *watcher) pass(ev watch.Event) bool {
 		w.s.proving.reached()
 		w.audit.reset(w.readIn())
 		if w.s.fresh.wantAnswer() { // a caller has come since the server was asked
-			w.s.doubtLink()
+			w.s.doubtVersion()
 			w.send(w.bookmark())
 			return false
 		}
@@ -273,20 +271,18 @@ func (w *watcher) ended() {
 	// link has broken, and another server may answer next.
 	early, behind := w.until.IsZero() || w.s.clock.Now().Before(w.until.Add(-time.Second)), w.s.status.in(PhaseCatchingUp)
 	if early {
-		w.s.form.doubt()
 		if !w.moved && w.s.clock.Since(w.last) < shortestWatch { // perhaps its first event was cut off
 			w.s.link.began(false)
 		}
 	}
-	if early || behind || !w.moved { // was there nothing to send, or was nothing sent?
+	if early {
 		w.s.doubtLink()
+	} else if behind || !w.moved { // was there nothing to send, or was nothing sent?
+		w.s.doubtVersion()
 	}
 	if !early {
 		if !w.wrong {
 			w.s.link.began(true)
-		}
-		if !w.short {
-			w.s.audit.endedLong()
 		}
 	}
 	if !early && behind && w.short {
