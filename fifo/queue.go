@@ -82,8 +82,6 @@ type version struct {
 	confirmed time.Time     // see Queue.Confirmed
 	slept     time.Duration // how long the machine had slept by then
 	proven    time.Time     // when the last target that was reached was asked for
-	own       *string       // of the bookmark that is not the server's
-	resume    *string       // of the Replace that is a resume
 }
 
 // counts are of items, in the order in which they were accepted.

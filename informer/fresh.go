@@ -142,7 +142,7 @@ func (inf *Informer) WaitForVersion(ctx context.Context, resourceVersion string)
 	return src.WaitForVersion(ctx, resourceVersion)
 }
 
-func (inf *Informer) runningSource() (*reflector.ListerWatcher, error) {
+func (inf *Informer) runningSource() (*reflector.Reflector, error) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
 	if inf.source == nil || inf.stopped {

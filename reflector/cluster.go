@@ -44,7 +44,7 @@ var errNoCluster = errors.New("reflector: the cluster that answers has no kube-s
 
 // otherCluster finds out whether the server is that of another cluster than the
 // file's. If it is, the file's contents are removed.
-func (s *ListerWatcher) otherCluster(ctx context.Context) (bool, error) {
+func (s *Reflector) otherCluster(ctx context.Context) (bool, error) {
 	c := &s.cluster
 	since, due := c.due()
 	if !due {

@@ -165,7 +165,7 @@ func (p *proving) try() {
 
 // proves says whether a list should be compared with the file, beside the watch that is
 // being opened: once in a life, if not for more.
-func (s *ListerWatcher) proves(phase Phase) bool {
+func (s *Reflector) proves(phase Phase) bool {
 	p := &s.proving
 	if !s.comparable() {
 		return false
@@ -179,14 +179,14 @@ func (s *ListerWatcher) proves(phase Phase) bool {
 
 // comparable says whether a list of metadata can be compared at all. It cannot if the
 // caller's list function leaves objects out.
-func (s *ListerWatcher) comparable() bool {
+func (s *Reflector) comparable() bool {
 	return s.proving.mode != ConfirmBookmark && ordered(s.queue) && s.store.ByMetadata() && !s.store.Filtered() &&
 		s.store.Err() == nil && s.store.UnstoredObjects() == 0
 }
 
 // mayList says whether a list is to be compared with the file, since the file was resumed and
 // no list has been read in this life.
-func (s *ListerWatcher) mayList() bool {
+func (s *Reflector) mayList() bool {
 	return s.requests.server != "" && !s.status.hasRelisted() && s.proving.may()
 }
 
@@ -203,7 +203,7 @@ func metadataSize(store *boltstore.Claimed) (each, all int64) {
 
 // guessMetadata notes how large metadata is in a list, by some objects of a full one. The
 // file may not show it, since a transform may have taken fields away.
-func (s *ListerWatcher) guessMetadata(objs []runtime.Object) {
+func (s *Reflector) guessMetadata(objs []runtime.Object) {
 	if s.store.MetadataSize() > 0 || len(objs) == 0 {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 func TestFreshOverALeftWatch(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
-		f.left.a = openAhead(t.Context(), &f.requests, time.Minute, f.queue.AcceptedVersion())
+		f.left = openAhead(t.Context(), &f.requests, time.Minute, f.queue.AcceptedVersion())
 		after(time.Second)
 		f.put("cm1", 10, 1)
 		first := make(chan error, 1)

@@ -41,7 +41,7 @@ var errBroke = fmt.Errorf("%w: the link has broken since", errNotWorth)
 // The watch still brings the objects that were created since C and are gone again. The
 // queue keeps them from readers until it has everything up to L, see
 // fifo.Queue.ConfirmListed.
-func (s *ListerWatcher) prove(ctx context.Context, t *template, changed *changedSince) (compared bool) {
+func (s *Reflector) prove(ctx context.Context, t *template, changed *changedSince) (compared bool) {
 	rv, asked := s.queue.Target()
 	if rv == "" {
 		return false
@@ -95,15 +95,13 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template, changed *changed
 	return err == nil
 }
 
-// proveBeside starts prove beside the watch of the template. end ends it.
-func (s *ListerWatcher) proveBeside(ctx context.Context, t *template, changed *changedSince) (end func()) {
-	if t == nil || !s.calls.begin() {
-		return func() {}
-	}
+// proveBeside starts prove beside the watch of the template. end ends it, and waits for it.
+func (s *Reflector) proveBeside(ctx context.Context, t *template, changed *changedSince) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	s.status.setUncompared(false)
+	done := make(chan struct{})
 	go func() {
-		defer s.calls.end()
+		defer close(done)
 		select {
 		case <-t.noted: // that is before the watch is open
 		case <-t.open:
@@ -114,12 +112,12 @@ func (s *ListerWatcher) proveBeside(ctx context.Context, t *template, changed *c
 			s.status.setUncompared(true)
 		}
 	}()
-	return cancel
+	return func() { cancel(); <-done }
 }
 
 // calmDown waits until the watch is open, and has brought everything or brings nothing for a
 // moment.
-func (s *ListerWatcher) calmDown(ctx context.Context, t *template) error {
+func (s *Reflector) calmDown(ctx context.Context, t *template) error {
 	select {
 	case <-t.open:
 	case <-ctx.Done():
@@ -137,7 +135,7 @@ func (s *ListerWatcher) calmDown(ctx context.Context, t *template) error {
 }
 
 // quiet waits for a moment, and says whether the watch has brought nothing in it.
-func (s *ListerWatcher) quiet(ctx context.Context) (bool, error) {
+func (s *Reflector) quiet(ctx context.Context) (bool, error) {
 	before := s.queue.Counted()
 	select {
 	case <-ctx.Done():
@@ -149,7 +147,7 @@ func (s *ListerWatcher) quiet(ctx context.Context) (bool, error) {
 
 // proof is a list that is being compared with the file.
 type proof struct {
-	s         *ListerWatcher
+	s         *Reflector
 	template  *template
 	least     string // version that the list must reach
 	expected  int64  // objects

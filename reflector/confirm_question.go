@@ -16,7 +16,7 @@ import (
 // It is for few objects, and under the automatic choice only.
 //
 // The answer is nil if the version must be asked for alone. The error is the link's.
-func (s *ListerWatcher) askByList(ctx context.Context) (*pageAnswer, error) {
+func (s *Reflector) askByList(ctx context.Context) (*pageAnswer, error) {
 	if !s.mayList() {
 		return nil, nil
 	}
@@ -34,7 +34,7 @@ func (s *ListerWatcher) askByList(ctx context.Context) (*pageAnswer, error) {
 // askForWaiting is askByList for callers of WaitForFresh, once the server has stated a later
 // version than the file's. They then need not wait for a bookmark. It returns nil if they
 // must wait for the watch, or for a list of everything.
-func (s *ListerWatcher) askForWaiting(ctx context.Context, rv string) *pageAnswer {
+func (s *Reflector) askForWaiting(ctx context.Context, rv string) *pageAnswer {
 	now := s.clock.Now()
 	if !s.fresh.want() || !s.listsForWaiting() {
 		return nil
@@ -55,7 +55,7 @@ func (s *ListerWatcher) askForWaiting(ctx context.Context, rv string) *pageAnswe
 }
 
 // listsForWaiting says whether a list may answer callers of WaitForFresh.
-func (s *ListerWatcher) listsForWaiting() bool {
+func (s *Reflector) listsForWaiting() bool {
 	return s.requests.server != "" && s.proving.mode == ConfirmAuto && s.proving.mayHelp(s.clock.Now())
 }
 
@@ -68,7 +68,7 @@ func showsNothing(err error) bool {
 }
 
 // listFew lists the metadata of all objects, if they are few.
-func (s *ListerWatcher) listFew(ctx context.Context, start bool) (*pageAnswer, error) {
+func (s *Reflector) listFew(ctx context.Context, start bool) (*pageAnswer, error) {
 	objects := int64(s.store.State().Objects)
 	_, all := metadataSize(s.store)
 	largest := int64(fewBytes)

@@ -174,7 +174,7 @@ func (p *proof) equal() (bool, error) {
 
 // compareAnswer compares a list that has answered the question with the file, if it is of the
 // same version. Otherwise it returns false twice.
-func (s *ListerWatcher) compareAnswer(ctx context.Context, a *pageAnswer) (compared, equal bool, err error) {
+func (s *Reflector) compareAnswer(ctx context.Context, a *pageAnswer) (compared, equal bool, err error) {
 	if a == nil || listVersion(&a.about) != s.queue.AcceptedVersion() || !s.comparable() {
 		return false, false, nil
 	}
@@ -190,14 +190,14 @@ func (s *ListerWatcher) compareAnswer(ctx context.Context, a *pageAnswer) (compa
 }
 
 // compared notes that the file is as a list has shown it.
-func (s *ListerWatcher) compared() {
+func (s *Reflector) compared() {
 	s.store.NoteCompared()
 	s.status.setUncompared(false)
 	s.audit.compared()
 }
 
 // disproved notes that the file is not, so that a relist comes before the next watch.
-func (s *ListerWatcher) disproved(rv string) {
+func (s *Reflector) disproved(rv string) {
 	s.log.Info("The watch has left out changes, as a list of the same version shows; a relist repairs the file",
 		"source", s.store.Source().String(), "resourceVersion", rv)
 	s.link.disproved()

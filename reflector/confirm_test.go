@@ -242,12 +242,12 @@ func TestListCompares(t *testing.T) {
 		{"7", "7", "", true}, {"7", "8", "", true}, {"7", "8", "8", true},
 		{"7", "6", "", false}, {"7", "", "", false}, {"7", "x", "", false}, {"7", "9", "8", false},
 	} {
-		p := &proof{s: f.ListerWatcher, least: tc.least, rv: tc.before, listed: newKeySet()}
+		p := &proof{s: f.Reflector, least: tc.least, rv: tc.before, listed: newKeySet()}
 		if err := p.compare(nil, metav1.ListMeta{ResourceVersion: tc.rv}); (err == nil) != tc.ok || err != nil && !errors.Is(err, errNotWorth) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}
-	p := &proof{s: f.ListerWatcher, least: "1", listed: newKeySet()}
+	p := &proof{s: f.Reflector, least: "1", listed: newKeySet()}
 	many := make([]listing.Object, mostLacking+1)
 	if err := p.compare(many, metav1.ListMeta{ResourceVersion: "9"}); !errors.Is(err, errNotWorth) {
 		t.Error("so many differences may be kept:", err)

@@ -78,7 +78,7 @@ func (w *waiters) want() bool {
 // events, it takes a full list. While callers keep coming, full lists are read ever more
 // rarely, up to a minute apart. Several callers share question, watch and list. The error is
 // the context's, or fifo.ErrClosed.
-func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
+func (s *Reflector) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	maxAge = max(maxAge, 0) // nothing can be confirmed in advance
 	now := s.clock.Now()
 	since := now.Add(-maxAge)
@@ -93,7 +93,7 @@ func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) 
 
 // ReadableAge is how long ago the server last confirmed the cache. ok says whether it has,
 // in this life, and whether all of what it confirmed can be read by now.
-func (s *ListerWatcher) ReadableAge() (age time.Duration, ok bool) {
+func (s *Reflector) ReadableAge() (age time.Duration, ok bool) {
 	return s.queue.ReadableAge(s.clock.Now())
 }
 
@@ -101,6 +101,6 @@ func (s *ListerWatcher) ReadableAge() (age time.Duration, ok bool) {
 // After writing an object, wait for the version that the server returned. WaitForVersion
 // sends nothing: the watch brings the change. The error is the context's, or
 // fifo.ErrClosed.
-func (s *ListerWatcher) WaitForVersion(ctx context.Context, resourceVersion string) error {
+func (s *Reflector) WaitForVersion(ctx context.Context, resourceVersion string) error {
 	return s.queue.WaitVersion(ctx, resourceVersion)
 }

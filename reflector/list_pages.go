@@ -31,7 +31,7 @@ const (
 // lister reads all pages of one list into one relist. It is one type because each page
 // decides how the next one is asked for.
 type lister struct {
-	s      *ListerWatcher
+	s      *Reflector
 	ctx    context.Context // of the caller; the one of pages also notes which server answers
 	reason string
 	turn   *turn // given back while a page has to wait
@@ -65,7 +65,7 @@ type listPosition struct {
 	began   time.Time
 }
 
-func (s *ListerWatcher) newLister(ctx context.Context, reason string, t *turn) *lister {
+func (s *Reflector) newLister(ctx context.Context, reason string, t *turn) *lister {
 	l := &lister{s: s, ctx: ctx, reason: reason, turn: t, at: listPosition{began: s.clock.Now()}}
 	l.size = pageSize{limit: s.facts.pageSize, smallest: firstPage, bytes: s.o.pageBytes}
 	if s.o.pageSize > 0 {

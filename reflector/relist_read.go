@@ -57,7 +57,7 @@ func (l *lister) again(err error) again {
 
 // readAll reads a list into the file, and reads it again if that helps. It returns the
 // lister that has read it.
-func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*lister, error) {
+func (s *Reflector) readAll(ctx context.Context, reason string, t *turn) (*lister, error) {
 	s.enter(PhaseRelisting, reason)
 	sign := s.sign(ctx)
 	l := s.startList(ctx, reason, sign, t)
@@ -103,7 +103,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 
 // startList returns a lister that reads a list from its start, or goes on with an
 // interrupted one.
-func (s *ListerWatcher) startList(ctx context.Context, reason, sign string, t *turn) *lister {
+func (s *Reflector) startList(ctx context.Context, reason, sign string, t *turn) *lister {
 	s.enter(PhaseRelisting, reason)
 	l := s.newLister(ctx, reason, t)
 	known := s.store.State()

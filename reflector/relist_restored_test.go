@@ -7,10 +7,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
@@ -27,9 +24,9 @@ func TestRestoredBetweenListAndWatch(t *testing.T) {
 	if err := f.sim.Rewind(then); err != nil {
 		t.Fatal(err)
 	}
-	w := f.watch()
-	if ev := f.next(w); ev.Type != watch.Bookmark || ev.Object.(*corev1.ConfigMap).ResourceVersion != fmt.Sprint(then) {
-		t.Fatalf("%+v", ev)
+	f.watch()
+	if rv := f.queue.AcceptedVersion(); rv != fmt.Sprint(then) {
+		t.Fatalf("at %s", rv)
 	}
 	if diff := f.differs(); diff != "" || f.State().Relists[ReasonRestored] != 1 {
 		t.Fatalf("%s, %+v", diff, f.State())
@@ -47,7 +44,7 @@ func TestRestoreIsRemembered(t *testing.T) {
 	}
 	f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("limit") == "3" }, 1,
 		kubesim.Answer(apierrors.NewInternalError(fmt.Errorf("starting"))))
-	if _, err := f.WatchWithContext(t.Context(), metav1.ListOptions{}); err == nil {
+	if _, err := f.open(t.Context(), nil); err == nil {
 		t.Fatal("the relist did not fail")
 	}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {

@@ -21,7 +21,7 @@ import (
 
 // sign returns the sign of the served form, "" if it cannot be learned. While the server
 // refuses lists, it is not asked for.
-func (s *ListerWatcher) sign(ctx context.Context) string {
+func (s *Reflector) sign(ctx context.Context) string {
 	if s.link.isRefused() {
 		return ""
 	}

@@ -81,7 +81,7 @@ func customFixtureOver(t *testing.T, sim *kubesim.Server, o Options) *customFixt
 			t.Fatal(err)
 		}
 		f.queue = fifo.New(f.store, nil)
-		f.ListerWatcher = New(lw, f.queue, f.store, example, server, o)
+		f.Reflector = New(lw, f.queue, f.store, example, server, o)
 	}
 	f.claim()
 	t.Cleanup(func() { f.queue.Close(); f.store.Release(); _ = db.Close() })

@@ -161,7 +161,7 @@ func TestFormChangesDuringTheFirstList(t *testing.T) {
 				}
 				if twoLives {
 					sim.FailNext(second, 1, kubesim.Answer(apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)))
-					if _, err := f.ListWithContext(t.Context(), metav1.ListOptions{}); err == nil {
+					if err := f.begin(t.Context()); err == nil {
 						t.Fatal("the list was not interrupted")
 					}
 					f.restart()

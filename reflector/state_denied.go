@@ -31,7 +31,7 @@ func phaseOf(err error) Phase {
 }
 
 // denied notes a refusal, and purges if it has lasted.
-func (s *ListerWatcher) denied(ctx context.Context, err error) {
+func (s *Reflector) denied(ctx context.Context, err error) {
 	lasted := s.link.refuses()
 	s.enter(PhaseDenied, err.Error())
 	if !s.o.PurgeDenied || lasted < purgeAfter {

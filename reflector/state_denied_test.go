@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
@@ -26,7 +25,7 @@ func TestDenied(t *testing.T) {
 	f.cost()
 	f.clock.Step(time.Hour)
 	f.sim.FailNext(nil, 1, kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", fmt.Errorf("no"))))
-	if _, err := f.WatchWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := f.open(t.Context(), nil); !apierrors.IsForbidden(err) {
 		t.Fatal(err)
 	}
 	if st := f.State(); st.Phase != PhaseDenied || !st.Confirmed.Equal(before) || len(f.store.ListKeys()) != 4 {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
@@ -63,11 +62,7 @@ func TestTimeoutAfterExpiry(t *testing.T) {
 		f.other()
 		f.doubtLink()
 		f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewResourceExpired("too old resource version")))
-		w, err := f.WatchWithContext(f.t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(400))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Stop()
+		f.watchFor(new(int64(400)))
 		var timeouts []string
 		for _, r := range f.sim.Requests() {
 			if r.Verb == "watch" {
