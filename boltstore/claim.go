@@ -152,7 +152,6 @@ func (s *Store) load(fns cache.Indexers) error {
 	}
 	m := s.metaNow()
 	s.told.Store(m.Told)
-	s.formDoubted.Store(m.FormDoubted)
 	s.noPlain.Store(m.NoPlain)
 	s.metadataSize.Store(m.MetadataSize)
 	if m.Degraded != "" {
@@ -256,7 +255,7 @@ func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
 func (s *Claimed) Ended() <-chan struct{} { return s.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
-// claimed again. Release writes the told mark, acknowledgements, what DoubtForm,
+// claimed again. Release writes the told mark, acknowledgements, what
 // NoteMetadataSize and NoteCompared have noted, and the time of the claim. Reads go on as long
 // as the file is open.
 func (s *Claimed) Release() { s.release() }

@@ -111,10 +111,8 @@ type sourceMeta struct {
 	Source          Source               `msgpack:"source"`
 	ClusterUID      string               `msgpack:"clusterUID"`
 	Server          string               `msgpack:"server"`
-	FlowSchemaUID   string               `msgpack:"flowSchemaUID,omitempty"`
 	ServerCA        string               `msgpack:"serverCA,omitempty"`
 	ServedForm      string               `msgpack:"form,omitempty"`         // see RelistOptions.ServedForm
-	FormDoubted     bool                 `msgpack:"formDoubted,omitempty"`  // see Claimed.DoubtForm
 	MetadataSize    uint64               `msgpack:"metadataSize,omitempty"` // see Claimed.NoteMetadataSize
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
@@ -128,7 +126,6 @@ type sourceMeta struct {
 	Moved           bool                 `msgpack:"moved,omitempty"`      // an earlier list had another version
 	Stands          bool                 `msgpack:"stands,omitempty"`     // see Claimed.Stands
 	Restored        bool                 `msgpack:"restored,omitempty"`   // see Claimed.NoteRestored
-	Countless       bool                 `msgpack:"countless,omitempty"`  // see Claimed.Countless
 	Filtered        bool                 `msgpack:"filtered,omitempty"`   // see Claimed.Filtered
 	Confirmed       int64                `msgpack:"confirmed"`            // unix ns
 	ConfirmedBy     *stamp               `msgpack:"confirmedBy,omitempty"`
@@ -217,7 +214,8 @@ func (m *sourceMeta) empty() {
 
 func (m *sourceMeta) state(d *device) State {
 	st := State{
-		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, FlowSchemaUID: m.FlowSchemaUID, ServerCA: m.ServerCA, Kind: m.Kind, APIVersion: m.APIVersion,
+		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, ServerCA: m.ServerCA,
+		Kind: m.Kind, APIVersion: m.APIVersion,
 		Timeline: m.Timeline, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
 		Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,

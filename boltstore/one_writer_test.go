@@ -150,12 +150,11 @@ func TestEmptyForgetsTheComparison(t *testing.T) {
 	s := claimTest(t, db, Claim{})
 	relist(t, s, "5", RelistOptions{}, []runtime.Object{at(5, "x")}, 10)
 	s.NoteCompared()
-	s.DoubtForm(true)
 	s.NoteMetadataSize(7)
 	must(t, s.Empty())
 	closeTest(t, db)
 	s = claimTest(t, openTest(t, path, Options{}), Claim{})
-	if st := s.State(); !st.Compared.IsZero() || !s.FilledByProgram() || s.FormDoubted() || s.MetadataSize() > 0 {
+	if st := s.State(); !st.Compared.IsZero() || !s.FilledByProgram() || s.MetadataSize() > 0 {
 		t.Errorf("%+v", st)
 	}
 }

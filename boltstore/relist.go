@@ -30,7 +30,7 @@ type RelistOptions struct {
 	// version then does not show that versions stand still, see [Claimed.Stands].
 	Audit bool
 	// ClusterUID and Server identify the cluster that answers. "" leaves the file's
-	// value. See also [Relist.AnsweredBy].
+	// value.
 	ClusterUID, Server string
 	// Transform is applied to each object before it is compared and stored.
 	Transform func(runtime.Object) (runtime.Object, error)
@@ -70,8 +70,7 @@ type Relist struct {
 	hurt   bool                  // the relist began with known damage
 	damage string                // why, if hurt
 	met    atomic.Pointer[error] // damage that was met since
-	by     listing.Server
-	known  listing.Server // the server that had answered when the relist began
+	known  listing.Server        // the server that had answered when the relist began
 	// content: equal versions need not mean equal content, so that is compared.
 	// BeginRelist says when.
 	content bool
@@ -163,9 +162,6 @@ func (s *Store) ServedForm() string { return s.metaNow().ServedForm }
 // ServedAs states RelistOptions.ServedForm if it was unknown at the beginning. It changes
 // nothing about comparisons already made.
 func (r *Relist) ServedAs(form string) { r.o.ServedForm = form }
-
-// AnsweredBy states what the pages say about the server. "" leaves the file's value.
-func (r *Relist) AnsweredBy(by listing.Server) { r.by = by }
 
 func (r *Relist) hash(k []byte) uint64 { return maphash.Bytes(r.seed, k) }
 

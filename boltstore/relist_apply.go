@@ -189,7 +189,7 @@ func (m *sourceMeta) mix(typeHash string) {
 }
 
 // noteServer notes in m which server has answered the list. SetServer's notes since the
-// list began are newer than the options, and the pages are newer still.
+// list began are newer than the options.
 func (r *Relist) noteServer(m *sourceMeta) {
 	began := listing.Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server}
 	if m.ClusterUID != r.known.ClusterUID {
@@ -199,7 +199,6 @@ func (r *Relist) noteServer(m *sourceMeta) {
 		began.Address = ""
 	}
 	m.answeredBy(began)
-	m.answeredBy(r.by)
 }
 
 // dropPartial makes m describe contents of which nothing was stored.

@@ -115,12 +115,11 @@ func TestErrOfEmptying(t *testing.T) {
 func TestErrOfNotes(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	for what, note := range map[string]func(s *Claimed) error{
-		"restored":  (*Claimed).NoteRestored,
-		"server":    func(s *Claimed) error { return s.SetServer(listing.Server{ClusterUID: "u"}) },
-		"countless": func(s *Claimed) error { return s.NoteCountless(true) },
-		"filtered":  func(s *Claimed) error { return s.NoteFiltered(true) },
-		"plain":     (*Claimed).ExpectPlain,
-		"progress":  (*Claimed).DropPartial,
+		"restored": (*Claimed).NoteRestored,
+		"server":   func(s *Claimed) error { return s.SetServer(listing.Server{ClusterUID: "u"}) },
+		"filtered": func(s *Claimed) error { return s.NoteFiltered(true) },
+		"plain":    (*Claimed).ExpectPlain,
+		"progress": (*Claimed).DropPartial,
 	} {
 		t.Run(what, func(t *testing.T) {
 			db := openTest(t, testPath(t), Options{Clock: clk})

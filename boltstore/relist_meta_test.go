@@ -130,24 +130,23 @@ func TestDescribedWhileListed(t *testing.T) {
 }
 
 // TestServerSetWhileListed: facts noted of the server during a list are newer than those
-// known when the list began. Facts in the pages are newer still.
+// known when the list began.
 func TestServerSetWhileListed(t *testing.T) {
-	set := listing.Server{Address: "s2", ClusterUID: "c2", FlowSchemaUID: "f2", CA: "ca2"}
+	set := listing.Server{Address: "s2", ClusterUID: "c2", CA: "ca2"}
 	for _, tc := range []struct {
-		o          RelistOptions
-		by, during listing.Server
-		want       listing.Server
+		o            RelistOptions
+		during, want listing.Server
 	}{
 		{during: set, want: set},
 		{o: RelistOptions{Server: "s1", ClusterUID: "c1"}, during: set, want: set},
-		{o: RelistOptions{Server: "s1", ClusterUID: "c1"}, during: listing.Server{FlowSchemaUID: "f2"}, want: listing.Server{Address: "s1", ClusterUID: "c1", FlowSchemaUID: "f2", CA: "ca0"}},
-		{o: RelistOptions{Server: "s1"}, want: listing.Server{Address: "s1", ClusterUID: "c0", FlowSchemaUID: "f0", CA: "ca0"}},
-		{by: listing.Server{FlowSchemaUID: "f3"}, during: set, want: listing.Server{Address: "s2", ClusterUID: "c2", FlowSchemaUID: "f3", CA: "ca2"}},
+		{o: RelistOptions{Server: "s1", ClusterUID: "c1"}, during: listing.Server{CA: "ca2"},
+			want: listing.Server{Address: "s1", ClusterUID: "c1", CA: "ca2"}},
+		{o: RelistOptions{Server: "s1"}, want: listing.Server{Address: "s1", ClusterUID: "c0", CA: "ca0"}},
 	} {
 		for _, large := range []bool{true, false} {
 			db := openTest(t, testPath(t), Options{})
 			s := claimTest(t, db, Claim{})
-			must(t, s.SetServer(listing.Server{Address: "s0", ClusterUID: "c0", FlowSchemaUID: "f0", CA: "ca0"}))
+			must(t, s.SetServer(listing.Server{Address: "s0", ClusterUID: "c0", CA: "ca0"}))
 			if !large {
 				relist(t, s, "5", RelistOptions{}, nil, 5)
 			}
@@ -155,11 +154,10 @@ func TestServerSetWhileListed(t *testing.T) {
 			must(t, err)
 			r.spilled = large
 			must(t, s.SetServer(tc.during))
-			r.AnsweredBy(tc.by)
 			_, err = r.Commit("9", time.Now())
 			must(t, err)
 			st := s.State()
-			if got := (listing.Server{Address: st.Server, ClusterUID: st.ClusterUID, FlowSchemaUID: st.FlowSchemaUID, CA: st.ServerCA}); got != tc.want {
+			if got := (listing.Server{Address: st.Server, ClusterUID: st.ClusterUID, CA: st.ServerCA}); got != tc.want {
 				t.Errorf("large %v: %+v, not %+v", large, got, tc.want)
 			}
 			closeTest(t, db)

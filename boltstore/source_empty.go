@@ -32,7 +32,6 @@ func (s *Claimed) Empty() error {
 	}, func() {
 		s.stands.Store(false)
 		s.compared.Store(nil)
-		s.formDoubted.Store(false)
 		s.metadataSize.Store(0)
 		s.setMeta(m)
 		s.forgetDamage()

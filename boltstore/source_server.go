@@ -9,7 +9,7 @@ import (
 
 // This file has what package reflector learns about a source's server and notes for the
 // next life. It says which server that is, whether its versions move, and whether it was
-// restored. It also says how the server counts, and in which form it serves the objects.
+// restored.
 
 // SetServer notes which server has answered.
 func (s *Claimed) SetServer(by listing.Server) error {
@@ -21,17 +21,16 @@ func (s *Claimed) SetServer(by listing.Server) error {
 
 func (m *sourceMeta) answeredBy(by listing.Server) {
 	if by.Other {
-		m.Server, m.ClusterUID, m.FlowSchemaUID, m.ServerCA = "", "", "", ""
+		m.Server, m.ClusterUID, m.ServerCA = "", "", ""
 	}
 	m.Server = cmp.Or(by.Address, m.Server)
 	m.ClusterUID = cmp.Or(by.ClusterUID, m.ClusterUID)
-	m.FlowSchemaUID = cmp.Or(by.FlowSchemaUID, m.FlowSchemaUID)
 	m.ServerCA = cmp.Or(by.CA, m.ServerCA)
 }
 
 // server is the server that answered last, as far as meta knows.
 func (m *sourceMeta) server() listing.Server {
-	return listing.Server{Address: m.Server, ClusterUID: m.ClusterUID, FlowSchemaUID: m.FlowSchemaUID, CA: m.ServerCA}
+	return listing.Server{Address: m.Server, ClusterUID: m.ClusterUID, CA: m.ServerCA}
 }
 
 // A server may state the file's own version as its current one. Then nothing has
@@ -94,21 +93,6 @@ func (s *Claimed) NoteRestored() error {
 // list of the new timeline was committed since.
 func (s *Claimed) Restored() bool { return s.metaNow().Restored }
 
-// NoteCountless notes whether the server counts objects that its lists leave out. Numbers
-// of objects then show nothing.
-func (s *Claimed) NoteCountless(countless bool) error {
-	if s.Countless() == countless {
-		return nil
-	}
-	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
-		m.Countless = countless
-		return nil
-	})
-}
-
-// Countless returns the last argument of NoteCountless, in this life or an earlier one.
-func (s *Claimed) Countless() bool { return s.metaNow().Countless }
-
 // NoteFiltered notes whether the program's list function leaves out what the server lists.
 // A list that the function has not made then shows nothing.
 func (s *Claimed) NoteFiltered(filtered bool) error {
@@ -123,13 +107,6 @@ func (s *Claimed) NoteFiltered(filtered bool) error {
 
 // Filtered returns the last argument of NoteFiltered, in this life or an earlier one.
 func (s *Claimed) Filtered() bool { return s.metaNow().Filtered }
-
-// DoubtForm says whether the server may serve the objects in another form than at the
-// last relist. The next commit or Release writes it; it causes no commit of its own.
-func (s *Claimed) DoubtForm(doubted bool) { s.formDoubted.Store(doubted) }
-
-// FormDoubted returns the last argument of DoubtForm, in this life or an earlier one.
-func (s *Claimed) FormDoubted() bool { return s.formDoubted.Load() }
 
 // NoteMetadataSize notes how many bytes the metadata of an object takes in a list. The
 // next commit or Release writes it; it causes no commit of its own.
@@ -155,7 +132,7 @@ func (s *Claimed) NoteCompared() {
 
 // stampNotes puts into m what was noted for the next commit.
 func (s *Store) stampNotes(m *sourceMeta) {
-	m.FormDoubted, m.MetadataSize = s.formDoubted.Load(), s.metadataSize.Load()
+	m.MetadataSize = s.metadataSize.Load()
 	if c := s.compared.Load(); c != nil {
 		m.Compared, m.ComparedBy, m.Differed = c.at, c.by, 0
 	}
@@ -175,5 +152,5 @@ func (s *Store) comparedSince(st *State) {
 func (s *Store) notesChanged() bool {
 	m, c := s.metaNow(), s.compared.Load()
 	compared := c != nil && c.at != m.Compared
-	return s.formDoubted.Load() != m.FormDoubted || s.metadataSize.Load() != m.MetadataSize || compared
+	return s.metadataSize.Load() != m.MetadataSize || compared
 }

@@ -40,9 +40,8 @@ type Store struct {
 	kind     schema.GroupVersionKind // empty: the first object shows it
 	shown    atomic.Pointer[schema.GroupVersionKind]
 
-	told        atomic.Uint64
-	formDoubted atomic.Bool // see DoubtForm
-	noPlain     atomic.Bool // see ExpectPlain; meta follows
+	told    atomic.Uint64
+	noPlain atomic.Bool // see ExpectPlain; meta follows
 	// metadataSize: see NoteMetadataSize.
 	metadataSize atomic.Uint64
 	// compared is when NoteCompared was last called, if no relist was committed since.

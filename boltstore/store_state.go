@@ -11,8 +11,7 @@ type State struct {
 	Source          Source   `json:"source"`
 	ClusterUID      string   `json:"clusterUID,omitempty"`
 	Server          string   `json:"server,omitempty"`
-	FlowSchemaUID   string   `json:"flowSchemaUID,omitempty"` // of the flow schema that the source's requests fall under
-	ServerCA        string   `json:"serverCA,omitempty"`      // hash of the key at the root of its certificates
+	ServerCA        string   `json:"serverCA,omitempty"` // hash of the key at the root of its certificates
 	Kind            string   `json:"kind"`
 	APIVersion      string   `json:"apiVersion"`
 	Namespaced      bool     `json:"namespaced"`      // Scope is ScopeNamespaced

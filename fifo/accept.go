@@ -84,7 +84,7 @@ func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error)
 }
 
 // transformed calls the transform, never twice at a time, and in a goroutine of its own: a
-// function that ends its goroutine has failed, and does not end the Reflector's.
+// function that ends its goroutine has failed, and does not end the caller's.
 func (q *Queue) transformed(obj any) (out any, err error) {
 	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); tombstone || q.transform == nil {
 		return obj, nil
@@ -215,11 +215,6 @@ func (q *Queue) Bookmark(rv string) error {
 	case rv == "" || rv == anyVersion || versions.Newer(q.version.accepted, rv):
 		return nil
 	}
-	own := q.version.own
-	q.version.own = nil
-	if own != nil && *own == rv && rv == q.version.accepted {
-		return nil // not from the server, and nothing new
-	}
 	if versions.Newer(rv, q.version.newest) {
 		q.version.newest = rv
 	}
@@ -233,13 +228,4 @@ func (q *Queue) Bookmark(rv string) error {
 	q.holdUntil(rv)
 	q.peel()
 	return nil
-}
-
-// ExpectBookmark announces a bookmark that package reflector puts into the watch by itself,
-// so that client-go's Reflector learns which version has been accepted. It does not come
-// from the server, and so it confirms nothing.
-func (q *Queue) ExpectBookmark(rv string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.version.own = &rv
 }

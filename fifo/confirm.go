@@ -13,9 +13,6 @@ import (
 // that version at the given time.
 func (q *Queue) advance(rv string, at time.Time) {
 	q.version.accepted = rv
-	if a := q.waiters.awaited[rv]; a != nil {
-		a.come = true
-	}
 	if q.waiters.waiting > 0 {
 		defer q.cond.Broadcast()
 	}
@@ -138,7 +135,7 @@ func (q *Queue) Stored() uint64 {
 func (q *Queue) Doubt() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.version.target, q.version.reached, q.version.own = "", false, nil
+	q.version.target, q.version.reached = "", false
 }
 
 // Unconfirm notes that the file no longer has the confirmed state: a part cannot be read
@@ -146,7 +143,7 @@ func (q *Queue) Doubt() {
 func (q *Queue) Unconfirm(emptied bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.version.target, q.version.reached, q.version.own = "", false, nil
+	q.version.target, q.version.reached = "", false
 	q.version.confirmed, q.version.proven = time.Time{}, time.Time{}
 	if emptied {
 		q.dropHeld()

@@ -1,4 +1,4 @@
-// Package fifo is the queue between a Reflector and an informer. It is written
+// Package fifo is the queue between a reflector.Reflector and an informer. It is written
 // ahead to the file: Pop hands out only what has been committed.
 //
 // [Queue] is a cache.Queue and cache.QueueWithBatch. Add, Update and Delete put a change

@@ -82,8 +82,6 @@ type version struct {
 	confirmed time.Time     // see Queue.Confirmed
 	slept     time.Duration // how long the machine had slept by then
 	proven    time.Time     // when the last target that was reached was asked for
-	own       *string       // of the bookmark that is not the server's
-	resume    *string       // of the Replace that is a resume
 }
 
 // counts are of items, in the order in which they were accepted.
@@ -105,9 +103,8 @@ type failure struct {
 
 // waiters are the callers that wait.
 type waiters struct {
-	waiting  int                 // callers in wait
-	awaited  map[string]*awaited // versions that WaitVersion waits for
-	flushing int                 // callers in Flush
+	waiting  int // callers in wait
+	flushing int // callers in Flush
 }
 
 // acceptedItem is an accepted change, or a bookmark without one.
@@ -134,7 +131,7 @@ var _ cache.QueueWithBatch = &Queue{}
 func New(store *boltstore.Claimed, transform cache.TransformFunc) *Queue {
 	q := &Queue{store: store, transform: transform, now: store.Clock().Now, log: store.Logger(), most: maxBytes,
 		synced: make(chan struct{}), closing: make(chan struct{})}
-	q.failure.came, q.waiters.awaited = make(chan struct{}, 1), map[string]*awaited{}
+	q.failure.came = make(chan struct{}, 1)
 	q.cond.L = &q.mu
 	if transform != nil {
 		store.TransformAgain(q.transformed)

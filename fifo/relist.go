@@ -24,25 +24,10 @@ type Relisted struct {
 	More bool
 }
 
-// ExpectResume announces a Reflector that goes on from the file. The next Replace does
-// nothing if it is at this version and has no objects.
-func (q *Queue) ExpectResume(rv string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.version.resume = &rv
-}
-
 // Replace brings the file in line with a full list. Pop hands out the differences as
 // Added, Updated and Deleted. A list with something that is no runtime.Object is refused.
-// Like Add, Replace returns ErrClosed once the queue is closed. See also ExpectResume.
+// Like Add, Replace returns ErrClosed once the queue is closed.
 func (q *Queue) Replace(list []any, rv string) error {
-	q.mu.Lock()
-	resume := q.version.resume != nil && *q.version.resume == rv && len(list) == 0
-	q.version.resume = nil
-	q.mu.Unlock()
-	if resume {
-		return nil
-	}
 	objs := make([]runtime.Object, 0, len(list))
 	for _, o := range list {
 		ro, ok := o.(runtime.Object)

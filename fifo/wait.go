@@ -10,29 +10,15 @@ import (
 )
 
 // WaitVersion returns nil once every change up to rv is in the file and has been popped.
-// So a caller can read what it wrote. If versions cannot be compared, exactly rv must
-// come. The error is the context's or ErrClosed, or it says that rv is no version.
+// So a caller can read what it wrote. If versions cannot be compared, rv must be the last
+// one that has come. The error is the context's or ErrClosed, or it says that rv is no
+// version.
 func (q *Queue) WaitVersion(ctx context.Context, rv string) error {
 	if rv == "" || rv == "0" {
 		return errNoVersion
 	}
-	q.mu.Lock()
-	a := q.waiters.awaited[rv]
-	if a == nil {
-		a = &awaited{}
-		q.waiters.awaited[rv] = a
-	}
-	a.callers++
-	q.mu.Unlock()
-	defer func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if a.callers--; a.callers == 0 {
-			delete(q.waiters.awaited, rv)
-		}
-	}()
 	return q.wait(ctx, func() bool {
-		return a.come || atLeast(q.version.accepted, rv) || q.hold.until != "" && atLeast(q.hold.until, rv)
+		return atLeast(q.version.accepted, rv) || q.hold.until != "" && atLeast(q.hold.until, rv)
 	})
 }
 
@@ -43,13 +29,6 @@ func (q *Queue) WaitDone(ctx context.Context) error {
 }
 
 var errNoVersion = errors.New("fifo: there is no version to wait for: give the resourceVersion of the object that the server returned for the write")
-
-// awaited is a version that callers wait for. The next version may follow before
-// they look, so it notes that this one has come.
-type awaited struct {
-	callers int
-	come    bool
-}
 
 // WaitConfirmed returns nil once the server has confirmed the state at the given time or
 // later, and all of it is in the file and has been popped. With proven only the answer to

@@ -59,37 +59,6 @@ func TestFlushInAWindow(t *testing.T) {
 	}
 }
 
-// TestWaitForOpaqueVersion: a version that is followed by the next at once counts as
-// reached.
-func TestWaitForOpaqueVersion(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{}, settings{})
-	done := make(chan error, 1)
-	go func() { done <- q.WaitVersion(t.Context(), "b") }()
-	for deadline := time.Now().Add(time.Minute); ; {
-		q.mu.Lock()
-		n := q.waiters.waiting
-		if n > 0 { // it looks again once it has the lock
-			q.advance("b", time.Now())
-			q.advance("c", time.Now())
-		}
-		q.mu.Unlock()
-		if n > 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nobody waits")
-		}
-	}
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("it waits for what has come")
-	}
-}
-
 // TestFlushWritesBookmarks: an orderly end leaves the newest version in the
 // file, so that a quiet wake has nothing to wait for.
 func TestFlushWritesBookmarks(t *testing.T) {

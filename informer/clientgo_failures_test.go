@@ -60,6 +60,8 @@ var failureScenarios = []scenario{
 		s.state("afterwards")
 	}, differs: []intended{
 		{"failing: h is told", "add a@1 initial, update a@1 a@1", "add a@1 initial", "After an expired watch"},
+		{"the handler is called with", "no watch by the reflector of *v1.ConfigMap at \"1\", end <nil>",
+			"no watch by the reflector of *v1.ConfigMap at \"\", end <nil>", "The Reflector of a watch error handler"},
 	}},
 	{name: "watch is refused", run: func(s *side) {
 		errs := s.watchErrors()
@@ -78,6 +80,10 @@ var failureScenarios = []scenario{
 		s.keys("allowed")
 	}, differs: []intended{
 		{"b is told", "true", "false", "A list that may be read but not watched"},
+		{"the handler is called with",
+			"configmaps is forbidden: not you by the reflector of *v1.ConfigMap at \"1\", end <nil>",
+			"configmaps is forbidden: not you by the reflector of *v1.ConfigMap at \"\", end <nil>",
+			"The Reflector of a watch error handler"},
 	}},
 	{name: "watch is refused as expired", run: func(s *side) {
 		errs := s.watchErrors()

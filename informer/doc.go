@@ -1,6 +1,5 @@
-// Package informer is a cache.SharedIndexInformer over the file. client-go's own
-// controller and Reflector run it: a reflector.ListerWatcher lists and watches for them,
-// and they pop from a fifo.Queue.
+// Package informer is a cache.SharedIndexInformer over the file. A reflector.Reflector
+// fills a fifo.Queue, and the informer pops from it.
 //
 // A handler is told the changes of a key in order. A new handler first gets a replay: an
 // Add for each object in the file. Until the replay has reached a key, its changes are

@@ -15,8 +15,7 @@ var errNotRunning = errors.New("informer: not running, nothing will become fresh
 // WaitForFresh returns nil once the server has confirmed the cache no longer than maxAge
 // ago, and all of it can be read. Handlers may be told later. If necessary, the server is
 // asked, as reflector.Confirm describes. The error is the context's, or it says that the
-// informer does not run, or that the server will confirm nothing before the context's
-// deadline.
+// informer does not run.
 func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	src, err := inf.runningSource()
 	if err != nil {
@@ -143,7 +142,7 @@ func (inf *Informer) WaitForVersion(ctx context.Context, resourceVersion string)
 	return src.WaitForVersion(ctx, resourceVersion)
 }
 
-func (inf *Informer) runningSource() (*reflector.ListerWatcher, error) {
+func (inf *Informer) runningSource() (*reflector.Reflector, error) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
 	if inf.source == nil || inf.stopped {

@@ -48,7 +48,7 @@ type Informer struct {
 	transform   cache.TransformFunc
 	watchErrors cache.WatchErrorHandlerWithContext
 	queue       *fifo.Queue
-	source      *reflector.ListerWatcher
+	source      *reflector.Reflector
 	resyncCheck time.Duration
 	listeners   map[*listener]struct{}
 	absent      []absent      // oldest first
@@ -235,8 +235,7 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 		ctx, end = untilClosed(ctx, inf.moved())
 		defer end()
 	}
-	ctrl, ok := inf.start()
-	if !ok {
+	if !inf.start() {
 		klog.FromContext(ctx).Info("Warning: the informer has started, run more than once is not allowed", "source",
 			inf.store.Source().String())
 		return
@@ -249,9 +248,17 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 
 	var wg sync.WaitGroup
 	wg.Go(func() { inf.awaitSync(ctx) })
-	ctrl.RunWithContext(ctx)
-	inf.queue.Close()
-	inf.source.Wait()
+	named := cache.NewReflectorWithOptions(inf.lw, inf.example, inf.queue, // error handlers want one; it does not run
+		cache.ReflectorOptions{TypeDescription: inf.o.ObjectDescription})
+	wg.Go(func() { inf.source.Run(ctx, named, inf.watchErrorHandler()) })
+	if inf.resyncCheck > 0 {
+		wg.Go(func() { _ = wait.PollUntilContextCancel(ctx, inf.resyncCheck, false, inf.resyncDue) })
+	}
+	stopPopping := context.AfterFunc(ctx, inf.queue.Close)
+	defer stopPopping()
+	for ctx.Err() == nil {
+		_ = inf.queue.PopBatch(inf.processBatch, inf.process)
+	}
 	wg.Wait()
 
 	flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
@@ -287,11 +294,12 @@ func untilClosed(ctx context.Context, ch <-chan struct{}) (context.Context, cont
 	return ctx, cancel
 }
 
-func (inf *Informer) start() (cache.Controller, bool) {
+// start says whether it is the first one.
+func (inf *Informer) start() bool {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
 	if inf.started {
-		return nil, false
+		return false
 	}
 	inf.started = true
 	inf.queue = fifo.New(inf.store, inf.transform)
@@ -306,17 +314,7 @@ func (inf *Informer) start() (cache.Controller, bool) {
 	if whole && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
 		inf.queue.CountAsSynced()
 	}
-	return cache.New(&cache.Config{
-		Queue:                        inf.queue,
-		ListerWatcher:                inf.source,
-		ObjectType:                   inf.example,
-		ObjectDescription:            inf.o.ObjectDescription,
-		FullResyncPeriod:             inf.resyncCheck,
-		ShouldResync:                 inf.shouldResync,
-		Process:                      inf.process,
-		ProcessBatch:                 inf.processBatch,
-		WatchErrorHandlerWithContext: inf.watchErrorHandler(),
-	}), true
+	return true
 }
 
 func (inf *Informer) watchErrorHandler() cache.WatchErrorHandlerWithContext {
@@ -328,6 +326,14 @@ func (inf *Informer) watchErrorHandler() cache.WatchErrorHandlerWithContext {
 			cache.DefaultWatchErrorHandler(ctx, r, err)
 		}
 	}
+}
+
+// resyncDue has the handlers told again that ask for it.
+func (inf *Informer) resyncDue(context.Context) (stop bool, err error) {
+	if inf.shouldResync() {
+		err = inf.queue.Resync()
+	}
+	return false, err
 }
 
 // awaitSync notes when the queue has synced. From then on it lets the told mark go past

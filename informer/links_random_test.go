@@ -103,8 +103,7 @@ type links struct {
 
 func linksProgram(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 11))
-	sim := kubesim.New(kubesim.Options{HistorySize: 100_000, NoFlowSchemas: r.IntN(3) == 0,
-		NoBookmarks: r.IntN(8) == 0})
+	sim := kubesim.New(kubesim.Options{HistorySize: 100_000, NoBookmarks: r.IntN(8) == 0})
 	l := &links{t: t, r: r, sim: sim, portal: &portal{sim: sim, r: rand.New(rand.NewPCG(seed, 12))}, wire: newWire(),
 		roots: x509.NewCertPool(), began: time.Now(), path: filepath.Join(t.TempDir(), "links.db"),
 		sources: linkedSources()}

@@ -272,8 +272,7 @@ func TestTurmoil(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			synctest.Test(t, func(t *testing.T) {
-				so := kubesim.Options{HistorySize: 100_000, InitialRV: 1000, NoFlowSchemas: r.IntN(3) == 0,
-					NoBookmarks: r.IntN(6) == 0}
+				so := kubesim.Options{HistorySize: 100_000, InitialRV: 1000, NoBookmarks: r.IntN(6) == 0}
 				sim := kubesim.New(so)
 				if err := sim.StartPipes(); err != nil {
 					t.Fatal(err)

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // clusterAnswers has what the servers of one config said about their clusters.
 type clusterAnswers struct {
-	questions
+	turnToAsk
 	uids map[string]clusterAnswer // by address
 }
 
@@ -20,27 +21,28 @@ type clusterAnswer struct {
 	none bool   // kube-system is not there
 	ca   string // as in origin
 	conn string // over which it came
-	n    uint64 // number of the question
+	at   time.Time
 }
 
-// clusterUID asks for the UID of the kube-system namespace, with the
-// credentials of req.
-func (t *transport) clusterUID(req *http.Request) (k clusterAnswer, err error) {
+// clusterUID asks for the UID of the kube-system namespace, with the credentials of req,
+// unless another source has, since then.
+func (t *transport) clusterUID(req *http.Request, since time.Time) (k clusterAnswer, err error) {
 	server, _, err := splitPath(req.URL.Path)
 	if err != nil {
 		return k, err
 	}
-	came, n, end, err := t.clusters.begin(req.Context())
+	end, err := t.clusters.begin(req.Context())
 	if err != nil {
 		return k, err
 	}
 	defer end()
 	host := req.URL.Host + server
-	if k, ok := t.clusters.uids[host]; ok && k.n > came {
-		return k, nil // another source has asked
+	if k, ok := t.clusters.uids[host]; ok && k.at.After(since) {
+		return k, nil
 	}
+	at := time.Now()
 	if k, err = t.askClusterUID(req, server); err == nil {
-		k.n = n
+		k.at = at
 		t.clusters.uids[host] = k
 	}
 	return k, err
@@ -53,7 +55,7 @@ func (t *transport) askClusterUID(req *http.Request, server string) (k clusterAn
 		return k, err
 	}
 	k.ca = caOf(resp)
-	k.conn, _ = over.answeredOver()
+	k.conn = over.over()
 	switch {
 	case err != nil:
 		return k, err

@@ -44,7 +44,7 @@ func authority(t *testing.T, name string) (*tls.Certificate, []byte) {
 }
 
 // TestClusterByCA: if the UID may not be read, another CA alone does not mean another
-// cluster, but another CA and flow schema do.
+// cluster, but another CA and address do.
 func TestClusterByCA(t *testing.T) {
 	one, onePEM := authority(t, "one")
 	two, twoPEM := authority(t, "two")
@@ -65,7 +65,7 @@ func TestClusterByCA(t *testing.T) {
 	}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
 	f.list()
 	first := f.store.State()
-	if first.ServerCA == "" || first.ClusterUID != "" || first.FlowSchemaUID == "" {
+	if first.ServerCA == "" || first.ClusterUID != "" {
 		t.Fatalf("%+v", first)
 	}
 	again := func() {
@@ -84,6 +84,7 @@ func TestClusterByCA(t *testing.T) {
 	}
 	f.create("theirs")
 	now.Store(three)
+	f.cluster.server = "https://elsewhere"
 	again()
 	if st := f.State(); st.Relists[ReasonCluster] != 1 {
 		t.Errorf("relists %v", st.Relists)
@@ -91,7 +92,7 @@ func TestClusterByCA(t *testing.T) {
 	if d := f.differs(); d != "" {
 		t.Error(d)
 	}
-	if st := f.store.State(); st.ServerCA == first.ServerCA || st.FlowSchemaUID == first.FlowSchemaUID || st.ServerCA == "" {
+	if st := f.store.State(); st.ServerCA == first.ServerCA || st.Server != f.cluster.server || st.ServerCA == "" {
 		t.Errorf("%+v", st)
 	}
 }

@@ -1,7 +1,6 @@
 package reflector
 
 import (
-	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -25,11 +24,9 @@ func TestNotedInPart(t *testing.T) {
 		if !isOther(known, by) {
 			t.Fatal("it counts as the same")
 		}
-		if _, err := f.cluster.noteOrEmpty(t.Context(), known, finding{other: true, sure: true}, by); err != nil {
-			t.Fatal(err)
-		}
-		if st := f.store.State(); st.ClusterUID != "" || st.FlowSchemaUID != "" || st.Server != by.Address || st.ServerCA != by.CA {
-			t.Errorf("noted: UID %q, flow schema %q, %s, CA %q", st.ClusterUID, st.FlowSchemaUID, st.Server, st.ServerCA)
+		f.cluster.note(known, finding{by: by, other: true, sure: true})
+		if st := f.store.State(); st.ClusterUID != "" || st.Server != by.Address || st.ServerCA != by.CA {
+			t.Errorf("noted: UID %q, %s, CA %q", st.ClusterUID, st.Server, st.ServerCA)
 		}
 	})
 }
@@ -37,52 +34,44 @@ func TestNotedInPart(t *testing.T) {
 // TestThirdClusterBeforeTheList: after another cluster was found, a waiting list is of a
 // third one by the time it begins. The file knows whose list it is.
 func TestThirdClusterBeforeTheList(t *testing.T) {
-	for _, silent := range []bool{false, true} {
-		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
-			bubble(t, 6, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{pageSize: 3}, func(f *fixture) {
-				f.reflect()
-				if !until(f.queue.HasSynced) {
-					t.Fatal("not synced")
-				}
-				f.recreate(1_000_000) // so that the next list waits a moment
-				after(30 * time.Second)
-				f.recreate(2_000_000)
-				for f.store.Epoch() < 2 {
-					after(time.Millisecond)
-				}
-				if f.store.State().Synced {
-					t.Fatal("the list did not wait")
-				}
-				if err := f.sim.Recreate(3_000_000); err != nil {
-					t.Fatal(err)
-				}
-				f.create("third")
-				after(time.Hour)
-				f.ofTheCluster()
-			})
-		})
-	}
+	bubble(t, 6, kubesim.Options{InitialRV: 1000}, Options{pageSize: 3}, func(f *fixture) {
+		f.reflect()
+		if !until(f.queue.HasSynced) {
+			t.Fatal("not synced")
+		}
+		f.recreate(1_000_000) // so that the next list waits a moment
+		after(30 * time.Second)
+		f.recreate(2_000_000)
+		for f.store.Epoch() < 2 {
+			after(time.Millisecond)
+		}
+		if f.store.State().Synced {
+			t.Fatal("the list did not wait")
+		}
+		if err := f.sim.Recreate(3_000_000); err != nil {
+			t.Fatal(err)
+		}
+		f.create("third")
+		after(time.Hour)
+		f.ofTheCluster()
+	})
 }
 
 // TestAnotherClusterBehindARetry: client-go repeats a request if its connection breaks.
 // The first page may then be another cluster's than the one that was identified before
 // it.
 func TestAnotherClusterBehindARetry(t *testing.T) {
-	for _, silent := range []bool{false, true} {
-		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
-			bubble(t, 6, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{pageSize: 3}, func(f *fixture) {
-				var breaks atomic.Bool
-				breaks.Store(true)
-				f.sim.FailNext(func(r *http.Request) bool { return breaks.Load() && r.URL.Query().Get("limit") == "3" }, 1<<30, nil)
-				f.reflect()
-				after(4500 * time.Millisecond)
-				f.recreate(1_000_000)
-				breaks.Store(false)
-				if !until(f.queue.HasSynced) {
-					t.Fatal("not synced")
-				}
-				f.ofTheCluster()
-			})
-		})
-	}
+	bubble(t, 6, kubesim.Options{InitialRV: 1000}, Options{pageSize: 3}, func(f *fixture) {
+		var breaks atomic.Bool
+		breaks.Store(true)
+		f.sim.FailNext(func(r *http.Request) bool { return breaks.Load() && r.URL.Query().Get("limit") == "3" }, 1<<30, nil)
+		f.reflect()
+		after(4500 * time.Millisecond)
+		f.recreate(1_000_000)
+		breaks.Store(false)
+		if !until(f.queue.HasSynced) {
+			t.Fatal("not synced")
+		}
+		f.ofTheCluster()
+	})
 }

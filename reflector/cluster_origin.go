@@ -9,24 +9,17 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"time"
-
-	"github.com/kubewake/kubewake/internal/listing"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 )
 
-// origin notes which server answers requests. As long as the connection is the
-// same, so is the server's process, and with it the timeline. As long as the
-// answers name the same flow schema, the cluster is the same, since the schema is
-// an object in it.
+// origin notes which server answers some requests. As long as the connection is the same, so
+// is the server's process, and with it the timeline.
 type origin struct {
 	dated func(time.Time) // gets the server's time, if not nil
 
 	mu   sync.Mutex
 	conn string
-	anew bool // there was another connection before
-	self bool // the connection leads to this machine
-	flow string
-	ca   string // hash of the public key that vouches for the server's
+	anew bool // it has changed
+	self bool // it leads to this machine
 }
 
 type originKey struct{}
@@ -43,22 +36,18 @@ func (o *origin) trace(ctx context.Context) context.Context {
 	}})
 }
 
-// noteAnswer notes what the answer to a list says about its server. Only lists count:
-// other requests may match another flow schema.
+// noteAnswer notes the server's time in the answer to a list.
 func noteAnswer(req *http.Request, resp *http.Response) {
 	o, _ := req.Context().Value(originKey{}).(*origin)
-	if o == nil {
+	if o == nil || o.dated == nil || o.here() {
 		return
 	}
 	if _, err := sourceOf(req.URL); err != nil {
 		return
 	}
-	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil && o.dated != nil && !o.here() {
+	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		o.dated(t)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.flow, o.ca = resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), caOf(resp)
 }
 
 // here says whether the server is at an address of this machine. Then its clock is
@@ -90,34 +79,22 @@ func caOf(resp *http.Response) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// answeredOver returns the connection, "" for clients that do not use HTTP, and the flow
-// schema, "" if the server names none. Both are "" for a nil origin.
-func (o *origin) answeredOver() (conn, flow string) {
+// over is the connection, "" for clients that do not use HTTP and for a nil origin.
+func (o *origin) over() string {
 	if o == nil {
-		return "", ""
+		return ""
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.conn, o.flow
+	return o.conn
 }
 
-// reconnected says whether requests took more than one connection: if the first breaks, a
-// client repeats a request by itself.
+// reconnected says whether the connection has changed since it was last asked: one may be
+// lost while no request is under way, and if it breaks, a client repeats a request by itself.
 func (o *origin) reconnected() bool {
-	if o == nil {
-		return false
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.anew
-}
-
-// server is what the answers said about the server.
-func (o *origin) server() (by listing.Server) {
-	if o == nil {
-		return by
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return listing.Server{FlowSchemaUID: o.flow, CA: o.ca}
+	anew := o.anew
+	o.anew = false
+	return anew
 }

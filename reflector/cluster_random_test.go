@@ -18,7 +18,7 @@ func TestClustersInTurn(t *testing.T) {
 	for seed := range 20 {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewSource(int64(seed)))
-			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: r.Intn(2) == 0}, Options{pageSize: 3}, func(f *fixture) {
+			bubble(t, 9, kubesim.Options{InitialRV: 1000}, Options{pageSize: 3}, func(f *fixture) {
 				rv := uint64(100_000)
 				var pages, allow atomic.Int64
 				f.sim.FailNext(func(q *http.Request) bool {

@@ -3,12 +3,10 @@ package reflector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,9 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
@@ -66,7 +62,7 @@ func (f *fixture) ofTheCluster() {
 }
 
 func TestIsOther(t *testing.T) {
-	known := boltstore.State{Server: "https://a", ServerCA: "ca", FlowSchemaUID: "flow", ClusterUID: "uid"}
+	known := boltstore.State{Server: "https://a", ServerCA: "ca", ClusterUID: "uid"}
 	unknown := known
 	unknown.ClusterUID = ""
 	for _, c := range []struct {
@@ -76,15 +72,13 @@ func TestIsOther(t *testing.T) {
 		want  bool
 	}{
 		{"another UID", known, listing.Server{Address: "https://a", CA: "ca", ClusterUID: "other"}, true},
-		{"the same UID, all else another", known, listing.Server{Address: "https://b", CA: "cb", FlowSchemaUID: "other", ClusterUID: "uid"}, false},
+		{"the same UID, all else another", known, listing.Server{Address: "https://b", CA: "cb", ClusterUID: "uid"}, false},
 		{"another address", known, listing.Server{Address: "https://b", CA: "ca"}, false},
 		{"another CA", known, listing.Server{Address: "https://a", CA: "cb"}, false},
-		{"another flow schema", known, listing.Server{Address: "https://a", CA: "ca", FlowSchemaUID: "other"}, false},
 		{"another address and CA", known, listing.Server{Address: "https://b", CA: "cb"}, true},
-		{"another CA and flow schema", known, listing.Server{Address: "https://a", CA: "cb", FlowSchemaUID: "other"}, true},
 		{"a UID where none was known, another address and CA", unknown, listing.Server{Address: "https://b", CA: "cb", ClusterUID: "uid"}, true},
 		{"a UID where none was known", unknown, listing.Server{Address: "https://a", CA: "ca", ClusterUID: "uid"}, false},
-		{"nothing is known", boltstore.State{}, listing.Server{Address: "https://b", CA: "cb", FlowSchemaUID: "flow"}, false},
+		{"nothing is known", boltstore.State{}, listing.Server{Address: "https://b", CA: "cb"}, false},
 	} {
 		if got := isOther(c.known, c.by); got != c.want {
 			t.Errorf("%s: %v", c.what, got)
@@ -112,8 +106,8 @@ func TestClusterWithoutNamespaces(t *testing.T) {
 }
 
 // TestClusterThatDoesNotTell: a cluster that now refuses its UID is not taken for another
-// because of its flow schema alone, and other facts about it are not noted beside the
-// UID. As soon as it can be asked, it is known.
+// one, and other facts about it are not noted beside the UID. As soon as it can be asked, it
+// is known.
 func TestClusterThatDoesNotTell(t *testing.T) {
 	bubble(t, 5, kubesim.Options{InitialRV: 1000}, Options{}, func(f *fixture) {
 		f.reflect()
@@ -125,7 +119,7 @@ func TestClusterThatDoesNotTell(t *testing.T) {
 			kubesim.Answer(apierrors.NewForbidden(corev1.Resource("namespaces"), "kube-system", errors.New("no"))))
 		f.recreate(1_000_000)
 		after(10 * time.Minute)
-		if st := f.store.State(); st.ClusterUID != before.ClusterUID || st.FlowSchemaUID != before.FlowSchemaUID {
+		if st := f.store.State(); st.ClusterUID != before.ClusterUID || st.ServerCA != before.ServerCA {
 			t.Errorf("noted: %+v", st)
 		}
 		f.takeTold()
@@ -139,31 +133,26 @@ func TestClusterThatDoesNotTell(t *testing.T) {
 	})
 }
 
-// TestClusterWithinAList: a cluster is recreated while pages are read. Its answers name
-// their flow schema, or do not.
+// TestClusterWithinAList: a cluster is recreated while pages are read.
 func TestClusterWithinAList(t *testing.T) {
-	for _, silent := range []bool{false, true} {
-		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
-			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{pageSize: 3}, func(f *fixture) {
-				var pages atomic.Int64
-				f.sim.OnRequest = func(r *http.Request) {
-					if r.URL.Query().Get("limit") != "3" {
-						return
-					}
-					if pages.Add(1) == 2 {
-						f.recreateIn(r)
-					}
-				}
-				f.reflect()
-				after(10 * time.Minute)
-				f.ofTheCluster()
-			})
-		})
-	}
+	bubble(t, 9, kubesim.Options{InitialRV: 1000}, Options{pageSize: 3}, func(f *fixture) {
+		var pages atomic.Int64
+		f.sim.OnRequest = func(r *http.Request) {
+			if r.URL.Query().Get("limit") != "3" {
+				return
+			}
+			if pages.Add(1) == 2 {
+				f.recreateIn(r)
+			}
+		}
+		f.reflect()
+		after(10 * time.Minute)
+		f.ofTheCluster()
+	})
 }
 
 // TestUnseenClient: a client whose answers cannot be seen can list, even if the file
-// knows a flow schema from another client.
+// knows the cluster from another client.
 func TestUnseenClient(t *testing.T) {
 	bubble(t, 4, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
@@ -181,20 +170,16 @@ func TestUnseenClient(t *testing.T) {
 
 // TestClusterBehindExpiry: an apparently expired version is another cluster's answer.
 func TestClusterBehindExpiry(t *testing.T) {
-	for _, silent := range []bool{false, true} {
-		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
-			bubble(t, 4, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{}, func(f *fixture) {
-				f.list()
-				f.recreate(1_000_000)
-				f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewResourceExpired("too old resource version")))
-				f.watch()
-				f.ofTheCluster()
-				if st := f.State(); st.Relists[ReasonCluster] != 1 || st.Relists[ReasonExpired] != 0 {
-					t.Errorf("relists %v", st.Relists)
-				}
-			})
-		})
-	}
+	bubble(t, 4, kubesim.Options{InitialRV: 1000}, Options{}, func(f *fixture) {
+		f.list()
+		f.recreate(1_000_000)
+		f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewResourceExpired("too old resource version")))
+		f.watch()
+		f.ofTheCluster()
+		if st := f.State(); st.Relists[ReasonCluster] != 1 || st.Relists[ReasonExpired] != 0 {
+			t.Errorf("relists %v", st.Relists)
+		}
+	})
 }
 
 // TestEmptiedIsNotFresh: a confirmation of a cluster whose contents were removed says
@@ -243,51 +228,10 @@ func TestRefusedByAnotherCluster(t *testing.T) {
 	})
 }
 
-// TestFlowSchemaOfStartingServer: a server that starts names other flow schemas
-// at first. The cluster is asked for then, and the list goes on.
-func TestFlowSchemaOfStartingServer(t *testing.T) {
-	warm(t)
-	synctest.Test(t, func(t *testing.T) {
-		sim := kubesim.New(kubesim.Options{})
-		if err := sim.StartPipes(); err != nil {
-			t.Fatal(err)
-		}
-		var starting atomic.Bool
-		f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{pageSize: 3, DecodeAll: true}, func(cfg *rest.Config) {
-			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(req *http.Request) (*http.Response, error) {
-					resp, err := next.RoundTrip(req)
-					if err == nil && starting.Load() && req.URL.Query().Get("continue") == "" {
-						resp.Header.Set("X-Kubernetes-PF-FlowSchema-UID", "another")
-					}
-					return resp, err
-				})
-			})
-		}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
-		f.list()
-		f.link.expired()
-		starting.Store(true)
-		f.sim.ResetRequests()
-		f.watch()
-		pages, asked := 0, 0
-		for _, r := range f.sim.Requests() {
-			switch {
-			case r.Verb == "list" && r.Query.Get("limit") == "3":
-				pages++
-			case strings.HasSuffix(r.Path, "/kube-system"):
-				asked++
-			}
-		}
-		if pages != 3 || asked == 0 || asked > 3 || f.State().Relists[ReasonExpired] != 1 {
-			t.Errorf("%d pages, asked %d times for the cluster, relists %v", pages, asked, f.State().Relists)
-		}
-	})
-}
-
 // TestClusterAskedInVain: a list whose pages must be of the same cluster goes on even if
 // the question for that is not answered at once.
 func TestClusterAskedInVain(t *testing.T) {
-	bubble(t, 9, kubesim.Options{NoFlowSchemas: true}, Options{pageSize: 3}, func(f *fixture) {
+	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		f.reflect()
 		after(time.Second)
 		broken := false
@@ -315,32 +259,26 @@ func TestClusterAskedInVain(t *testing.T) {
 // TestClusterBehindAudit: even if the link has not broken, a list may find another
 // cluster over another connection.
 func TestClusterBehindAudit(t *testing.T) {
-	for name, o := range map[string]struct {
-		silent bool
-	}{"told": {}, "silent": {silent: true}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: o.silent}, Options{pageSize: 3, AuditEvery: time.Hour}, func(f *fixture) {
-				var synced atomic.Bool
-				var reads atomic.Int64
-				f.sim.OnRequest = func(r *http.Request) {
-					page, cluster := r.URL.Query().Get("limit") == "3", strings.HasSuffix(r.URL.Path, "/kube-system")
-					if !synced.Load() || !page && !cluster || reads.Add(1) > 1 {
-						return
-					}
-					f.recreateIn(r)
-				}
-				f.reflect()
-				after(time.Second)
-				f.takeTold()
-				synced.Store(true)
-				after(70 * time.Minute)
-				if reads.Load() == 0 {
-					t.Error("nothing was read")
-				}
-				f.ofTheCluster()
-			})
-		})
-	}
+	bubble(t, 9, kubesim.Options{InitialRV: 1000}, Options{pageSize: 3, AuditEvery: time.Hour}, func(f *fixture) {
+		var synced atomic.Bool
+		var reads atomic.Int64
+		f.sim.OnRequest = func(r *http.Request) {
+			page, cluster := r.URL.Query().Get("limit") == "3", strings.HasSuffix(r.URL.Path, "/kube-system")
+			if !synced.Load() || !page && !cluster || reads.Add(1) > 1 {
+				return
+			}
+			f.recreateIn(r)
+		}
+		f.reflect()
+		after(time.Second)
+		f.takeTold()
+		synced.Store(true)
+		after(70 * time.Minute)
+		if reads.Load() == 0 {
+			t.Error("nothing was read")
+		}
+		f.ofTheCluster()
+	})
 }
 
 // recreateIn makes the server another cluster, with one object, which cuts this request.

@@ -17,14 +17,12 @@ type Confirm int
 
 const (
 	// ConfirmAuto is ConfirmList for a start while HasSynced waits, if that is cheap and
-	// no request has failed before, and ConfirmBookmark otherwise. Over any link it is
-	// cheap if the lists of all clients of a config have less than 1 MB together, as
-	// sent. Over a near and fast link it is cheap if the list will come before a
-	// bookmark. A list of few objects also asks for the server's version, which saves a
-	// round trip or two.
+	// no request has failed before, and ConfirmBookmark otherwise. It is cheap if the list
+	// will come before a bookmark, as its pages so far show. A list of few objects also
+	// asks for the server's version, which saves a round trip or two.
 	//
-	// A caller of WaitForFresh is also answered by a list of few objects, if round trips
-	// are short and no such list was in vain in the last five minutes.
+	// A caller of WaitForFresh is also answered by a list of few objects, if none was in
+	// vain in the last five minutes.
 	ConfirmAuto Confirm = iota
 	// ConfirmBookmark waits one to two seconds for a bookmark. It costs the fewest bytes.
 	ConfirmBookmark
@@ -41,32 +39,17 @@ const (
 	// calm is how long a watch must bring nothing before a list begins: missed changes
 	// come at once, and may reach the stated version.
 	calm = 5 * time.Millisecond
-	// farBytes is how much all lists of a config may bring over a link that has not
-	// proved near and fast. Where that is too much, ConfirmBookmark sends none.
-	farBytes = 1 << 20
-	// littleBytes is the size of the first page over a link that may be slow, probeBytes
-	// over one that looks near. Only the page's end shows how fast the link is.
-	littleBytes, probeBytes = 8 << 10, 16 << 10
-	// unknownBytes is how much all lists of a config may bring over a link that looks
-	// near, until one of them has shown how fast it is.
-	unknownBytes = 256 << 10
+	// firstProvingPage is the size of the first page, and provingPage that of the largest.
+	// A page is in memory.
+	firstProvingPage, provingPage = 64 << 10, 2 << 20
 	// startBytes is the largest list, unpacked, that asks for the version at a start, and
 	// fewBytes the largest one that does so for callers that wait.
 	startBytes, fewBytes = 1 << 20, 128 << 10
-	// nearBytes is how much a list may bring over a near link, and also how much all
-	// lists of a config that are under way may bring.
-	nearBytes = 64 << 20
-	// provingPage is the largest page of a list that proves. The page is in memory.
-	provingPage = 2 << 20
 	// mostBehind is how long lists answer callers that wait until one waits for the bookmark.
 	mostBehind = 30 * time.Second
 	// mostLacking is how many objects of a list may be left to the watch.
 	mostLacking = 5000
 )
-
-// A link looks near if it takes at most nearConnect to connect and at most nearAnswer to
-// answer a question. It is fast if a page has brought nearRate bytes a second.
-const nearConnect, nearAnswer, nearRate = 10 * time.Millisecond, 250 * time.Millisecond, 256 << 10
 
 // proving decides whether a list should confirm.
 type proving struct {
@@ -76,7 +59,6 @@ type proving struct {
 	tried  bool        // in this life
 	failed bool        // a request has failed, or the server does not return what is needed
 	vain   time.Time   // when a list for callers that wait last failed, or has shown nothing
-	helps  bool        // the last list for callers that wait has answered them
 	behind time.Time   // since when lists answer callers that wait; zero once the stated version was reached
 	answer *pageAnswer // the list that answered the last question, see askByList
 	under  *pageAnswer // the same until it has been compared
@@ -149,20 +131,6 @@ func (p *proving) mayHelp(now time.Time) bool {
 	return p.vain.IsZero() || now.Sub(p.vain) > postponed
 }
 
-// helped notes whether such a list has answered them.
-func (p *proving) helped(yes bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.helps = yes
-}
-
-// willHelp says whether the next one will answer them, as far as the last one shows.
-func (p *proving) willHelp() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.helps
-}
-
 // lags notes that a list answers a caller that waits, and says whether lists have done so for
 // too long. Only the watch moves the resume point, and callers that keep coming end it early.
 func (p *proving) lags(now time.Time) bool {
@@ -197,7 +165,7 @@ func (p *proving) try() {
 
 // proves says whether a list should be compared with the file, beside the watch that is
 // being opened: once in a life, if not for more.
-func (s *ListerWatcher) proves(phase Phase) bool {
+func (s *Reflector) proves(phase Phase) bool {
 	p := &s.proving
 	if !s.comparable() {
 		return false
@@ -211,14 +179,14 @@ func (s *ListerWatcher) proves(phase Phase) bool {
 
 // comparable says whether a list of metadata can be compared at all. It cannot if the
 // caller's list function leaves objects out.
-func (s *ListerWatcher) comparable() bool {
+func (s *Reflector) comparable() bool {
 	return s.proving.mode != ConfirmBookmark && ordered(s.queue) && s.store.ByMetadata() && !s.store.Filtered() &&
 		s.store.Err() == nil && s.store.UnstoredObjects() == 0
 }
 
 // mayList says whether a list is to be compared with the file, since the file was resumed and
 // no list has been read in this life.
-func (s *ListerWatcher) mayList() bool {
+func (s *Reflector) mayList() bool {
 	return s.requests.server != "" && !s.status.hasRelisted() && s.proving.may()
 }
 
@@ -235,7 +203,7 @@ func metadataSize(store *boltstore.Claimed) (each, all int64) {
 
 // guessMetadata notes how large metadata is in a list, by some objects of a full one. The
 // file may not show it, since a transform may have taken fields away.
-func (s *ListerWatcher) guessMetadata(objs []runtime.Object) {
+func (s *Reflector) guessMetadata(objs []runtime.Object) {
 	if s.store.MetadataSize() > 0 || len(objs) == 0 {
 		return
 	}
@@ -253,13 +221,4 @@ func (s *ListerWatcher) guessMetadata(objs []runtime.Object) {
 		size += len(b) + typeMeta
 	}
 	s.store.NoteMetadataSize(uint64(size / len(some)))
-}
-
-// sentAs is how many bytes are sent for a number of unpacked ones, if they may be
-// compressed.
-func sentAs(unpacked int64) int64 {
-	if unpacked < compressed {
-		return unpacked
-	}
-	return unpacked / 5
 }

@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -65,26 +63,20 @@ func (m *template) known() bool {
 
 // pageAsk asks for a page of metadata.
 type pageAsk struct {
-	bytes, objects int64  // the wanted size of the page, in bytes and in objects
-	version        string // the list must be no older; "": it is of the present
-	token          string // continue token; "": the first page
-	pack           bool   // the answer may be compressed
-	most           int64  // bytes that may come; 0: any
-	few            bool   // only if the link admits it, see linkSpeed.admits; otherwise errNoRoom
+	objects int64  // the wanted size of the page
+	version string // the list must be no older; "": it is of the present
+	token   string // continue token; "": the first page
+	soon    bool   // it is given up if it takes longer than a bookmark
 }
 
 // pageAnswer is a page of metadata.
 type pageAnswer struct {
-	listed     []listing.Object
-	about      metav1.ListMeta
-	flow       string        // flow schema of the server
-	size, sent int64         // bytes, unpacked and as they came
-	took       time.Duration // from the request to the answer's end
-	waited     bool          // it was asked for callers of WaitForFresh
+	listed []listing.Object
+	about  metav1.ListMeta
+	size   int64         // bytes, unpacked
+	took   time.Duration // from the request to the answer's end
+	waited bool          // it was asked for callers of WaitForFresh
 }
-
-// errNoRoom: the list was not asked for.
-var errNoRoom = fmt.Errorf("%w: other lists have used up the bytes allowed over a far link", errNotWorth)
 
 // list asks for a page of metadata of the watched objects.
 func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err error) {
@@ -109,90 +101,43 @@ func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err err
 		q.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
 	}
 	req.URL.RawQuery = q.Encode()
-	if !ask.pack {
-		req.Header.Set("Accept-Encoding", "identity")
-	}
-	var sent atomic.Int64
 	var began time.Time
 	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) {
-		if ask.few && !t.speed.admits(ask.most) {
-			return nil, errNoRoom
-		}
 		return notePulse(func(req *http.Request) (*http.Response, error) {
-			began = t.speed.now()
-			return packed.RoundTrip(t.next, t.speed.trace(req), ask.pack && !t.plain, &sent)
+			began = time.Now()
+			return packed.RoundTrip(t.next, req, !t.plain, new(atomic.Int64))
 		}, req)
 	})
 	if err != nil {
 		return a, err
 	}
 	noteAnswer(req, resp)
-	body := &capped{ReadCloser: resp.Body, sent: &sent, most: ask.most}
-	if ask.few {
-		body.late = func() bool { return t.speed.now().Sub(began) > bookmarkAfter }
+	body := &timed{ReadCloser: resp.Body}
+	if ask.soon {
+		body.until = began.Add(bookmarkAfter)
 	}
 	resp.Body = body
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return a, fmt.Errorf("%w: list metadata: %s", errNoMetadata, resp.Status)
 	}
-	a.flow = resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
 	a.listed, a.about, _, err = wire.ReadMetadata(resp)
-	a.size, a.sent, a.took = body.size, sent.Load(), t.speed.now().Sub(began)
+	a.size, a.took = body.size, time.Since(began)
 	return a, err
 }
 
-// errMoreCame: the guess of the size was too small. The next one is twice as large.
-var errMoreCame = fmt.Errorf("%w: more bytes have come than were expected", errNotWorth)
-
-// capped is a body that fails once too many bytes have come, or it is too late.
-type capped struct {
+// timed is a body that fails once it is too late.
+type timed struct {
 	io.ReadCloser
-	sent       *atomic.Int64
-	size, most int64
-	late       func() bool // nil: never
+	size  int64
+	until time.Time // zero: any time
 }
 
-func (c *capped) Read(p []byte) (int, error) {
-	n, err := c.ReadCloser.Read(p)
-	c.size += int64(n)
-	if err == nil && c.late != nil && c.late() {
+func (b *timed) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.size += int64(n)
+	if err == nil && !b.until.IsZero() && time.Now().After(b.until) {
 		return n, fmt.Errorf("%w: it takes longer than a bookmark", errNotWorth)
 	}
-	if c.most > 0 && c.sent.Load() > c.most {
-		return n, fmt.Errorf("%w: %d", errMoreCame, c.most)
-	}
 	return n, err
-}
-
-// trace returns the request with a trace that measures it.
-func (r *linkSpeed) trace(req *http.Request) *http.Request {
-	var mu sync.Mutex
-	var connecting, wrote time.Time
-	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		ConnectStart: func(_, _ string) {
-			mu.Lock()
-			defer mu.Unlock()
-			connecting = r.now()
-		},
-		ConnectDone: func(_, _ string, err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				r.connected(r.now().Sub(connecting))
-			}
-		},
-		WroteRequest: func(httptrace.WroteRequestInfo) {
-			mu.Lock()
-			defer mu.Unlock()
-			wrote = r.now()
-		},
-		GotFirstResponseByte: func() {
-			mu.Lock()
-			defer mu.Unlock()
-			if !wrote.IsZero() {
-				r.answered(r.now().Sub(wrote))
-			}
-		},
-	}))
 }

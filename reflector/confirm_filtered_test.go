@@ -1,10 +1,15 @@
 package reflector
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -49,4 +54,26 @@ func TestListFunctionThatLeavesOut(t *testing.T) {
 			f.die(end)
 		}
 	})
+}
+
+// lossy is a list function that leaves objects out.
+type lossy struct {
+	cache.ListerWatcherWithContext
+	leaves *bool
+}
+
+func (l lossy) List(o metav1.ListOptions) (runtime.Object, error) {
+	return l.ListWithContext(context.Background(), o)
+}
+
+func (l lossy) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return l.WatchWithContext(context.Background(), o)
+}
+
+func (l lossy) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	list, err := l.ListerWatcherWithContext.ListWithContext(ctx, o)
+	if cms, ok := list.(*corev1.ConfigMapList); ok && err == nil && o.Limit != 1 && len(cms.Items) > 0 && *l.leaves {
+		cms.Items = cms.Items[1:]
+	}
+	return list, err
 }

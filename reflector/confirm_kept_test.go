@@ -14,8 +14,7 @@ import (
 func TestFreshOverALeftWatch(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
-		f.near()
-		f.left.a = openAhead(t.Context(), &f.requests, time.Minute, f.queue.AcceptedVersion())
+		f.left = openAhead(t.Context(), &f.requests, time.Minute, f.queue.AcceptedVersion())
 		after(time.Second)
 		f.put("cm1", 10, 1)
 		first := make(chan error, 1)
@@ -42,7 +41,6 @@ func TestFreshAfterARelist(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{AuditEvery: time.Hour}, func(f *fixture) {
 		f.reflect()
 		after(30 * time.Second)
-		f.near()
 		f.onSmallLists(func(*http.Request) { time.Sleep(100 * time.Millisecond) }) // the bubble's clock, which takes no time; in it the audit becomes due, and it is time that makes it so, no signal
 		d, ok := f.audit.in()
 		if !ok {

@@ -41,7 +41,7 @@ var errBroke = fmt.Errorf("%w: the link has broken since", errNotWorth)
 // The watch still brings the objects that were created since C and are gone again. The
 // queue keeps them from readers until it has everything up to L, see
 // fifo.Queue.ConfirmListed.
-func (s *ListerWatcher) prove(ctx context.Context, t *template, changed *changedSince) (compared bool) {
+func (s *Reflector) prove(ctx context.Context, t *template, changed *changedSince) (compared bool) {
 	rv, asked := s.queue.Target()
 	if rv == "" {
 		return false
@@ -50,7 +50,6 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template, changed *changed
 	p := &proof{s: s, template: t, least: rv, changed: changed, listed: newKeySet()}
 	p.each, p.all = metadataSize(s.store)
 	p.expected = int64(s.store.State().Objects)
-	_, p.flow = s.cluster.answeredOver()
 	var err error
 	waited, answered := false, func() {}
 	if a := s.proving.take(rv); a != nil {
@@ -61,12 +60,11 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template, changed *changed
 		defer answered()
 		if waited = a.waited; waited {
 			defer time.AfterFunc(s.o.confirmTimeout, func() { // as long as a short watch
-				s.proving.helped(false)
 				s.proving.inVain(s.clock.Now())
 				answered()
 			}).Stop()
 		}
-		p.size, p.sent = a.size, a.sent
+		p.size = a.size
 		err = p.compare(a.listed, a.about)
 	} else if s.proving.mode == ConfirmAuto && s.calmDown(ctx, t) != nil {
 		return false
@@ -83,11 +81,10 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template, changed *changed
 	case err == nil:
 		s.compared()
 	case errors.Is(err, errDisproved):
-		s.disproved(p.rv, len(p.lacking))
+		s.disproved(p.rv)
 	}
 	took := s.clock.Since(began)
 	if err != nil && waited && (ctx.Err() == nil && !errors.Is(err, errBroke) || took > time.Second) { // a bookmark came no later
-		s.proving.helped(false)
 		s.proving.inVain(s.clock.Now())
 	}
 	if err != nil && ctx.Err() == nil {
@@ -98,15 +95,13 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template, changed *changed
 	return err == nil
 }
 
-// proveBeside starts prove beside the watch of the template. end ends it.
-func (s *ListerWatcher) proveBeside(ctx context.Context, t *template, changed *changedSince) (end func()) {
-	if t == nil || !s.calls.begin() {
-		return func() {}
-	}
+// proveBeside starts prove beside the watch of the template. end ends it, and waits for it.
+func (s *Reflector) proveBeside(ctx context.Context, t *template, changed *changedSince) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	s.status.setUncompared(false)
+	done := make(chan struct{})
 	go func() {
-		defer s.calls.end()
+		defer close(done)
 		select {
 		case <-t.noted: // that is before the watch is open
 		case <-t.open:
@@ -117,12 +112,12 @@ func (s *ListerWatcher) proveBeside(ctx context.Context, t *template, changed *c
 			s.status.setUncompared(true)
 		}
 	}()
-	return cancel
+	return func() { cancel(); <-done }
 }
 
 // calmDown waits until the watch is open, and has brought everything or brings nothing for a
 // moment.
-func (s *ListerWatcher) calmDown(ctx context.Context, t *template) error {
+func (s *Reflector) calmDown(ctx context.Context, t *template) error {
 	select {
 	case <-t.open:
 	case <-ctx.Done():
@@ -140,7 +135,7 @@ func (s *ListerWatcher) calmDown(ctx context.Context, t *template) error {
 }
 
 // quiet waits for a moment, and says whether the watch has brought nothing in it.
-func (s *ListerWatcher) quiet(ctx context.Context) (bool, error) {
+func (s *Reflector) quiet(ctx context.Context) (bool, error) {
 	before := s.queue.Counted()
 	select {
 	case <-ctx.Done():
@@ -152,147 +147,56 @@ func (s *ListerWatcher) quiet(ctx context.Context) (bool, error) {
 
 // proof is a list that is being compared with the file.
 type proof struct {
-	s         *ListerWatcher
+	s         *Reflector
 	template  *template
 	least     string // version that the list must reach
-	flow      string // flow schema of the server that was asked
 	expected  int64  // objects
 	each, all int64  // bytes of an object's metadata, and of all, as expected
 
 	rv, token string
 	objects   int64
 	size      int64 // bytes of metadata, unpacked
-	sent      int64 // the same, as they came
 	lacking   []listing.Object
 	listed    keySet
 	changed   *changedSince
 }
 
-// list reads all pages.
-func (p *proof) list(ctx context.Context) error {
-	auto := p.s.proving.mode == ConfirmAuto
-	switch known := p.template.known(); {
-	case known && auto:
-		return p.auto(ctx)
-	case known:
-		near, _, _ := p.template.t.speed.near()
-		for !p.done() {
-			if _, err := p.page(ctx, pageAsk{bytes: provingPage, pack: !near}); err != nil {
-				return err
-			}
-		}
-		return nil
-	case auto:
-		return errNotWorth
-	}
-	return p.listObjects(ctx)
-}
-
-// auto reads the list if that is cheap.
-func (p *proof) auto(ctx context.Context) error {
-	r := p.template.t.speed
-	near, known, judged := r.near()
-	if near && !known {
-		if err := p.probe(ctx, r, judged); err != nil || p.done() {
-			return err
-		}
-		near, known, _ = r.near()
-	}
-	if near && known {
-		return p.near(ctx, r)
-	}
-	return p.little(ctx, r)
-}
-
-// probe reads the first page over a link that looks near. Its end shows whether the link
-// is fast. If other lists have used up the bytes for such pages, probe waits for their
-// result.
-func (p *proof) probe(ctx context.Context, r *linkSpeed, judged <-chan struct{}) error {
-	if p.s.store.MetadataSize() > 0 && p.all > nearBytes {
-		return errNotWorth
-	}
-	ask := pageAsk{bytes: probeBytes, most: min(probeBytes, p.all) * 5 / 4}
-	if p.all <= probeBytes {
-		ask.bytes = provingPage
-	}
-	if !r.reserve(shareUnknown, ask.most) {
-		select {
-		case <-judged:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	took, err := p.page(ctx, ask)
-	if err == nil {
-		r.paged(p.size, took)
-	}
-	return err
-}
-
 // done says whether the list has come to its end.
 func (p *proof) done() bool { return p.rv != "" && p.token == "" }
 
-// near reads the list over a near link, in pages that grow with the speed of the link.
-func (p *proof) near(ctx context.Context, r *linkSpeed) error {
-	taken := p.all
-	if taken > nearBytes || !r.reserve(shareNear, taken) {
+// list reads all pages, which grow. Under the automatic choice it gives up the rest if that
+// would not come before the bookmark: it would only delay the bookmark.
+func (p *proof) list(ctx context.Context) error {
+	auto := p.s.proving.mode == ConfirmAuto
+	switch known := p.template.known(); {
+	case !known && auto:
 		return errNotWorth
+	case !known:
+		return p.listObjects(ctx)
 	}
-	defer r.done(taken)
-	began, page := p.s.clock.Now(), int64(4*probeBytes)
-	for !p.done() {
+	began := p.s.clock.Now()
+	for page := int64(firstProvingPage); ; page = min(8*page, provingPage) {
 		before := p.size
-		took, err := p.page(ctx, pageAsk{bytes: page})
+		took, err := p.page(ctx, page)
 		if err != nil || p.done() {
 			return err
 		}
-		size := p.size - before
-		left := time.Duration(float64(took) * float64(p.all-p.size) / float64(max(size, 1)))
-		if size < 1<<20 {
+		left := time.Duration(float64(took) * float64(p.all-p.size) / float64(max(p.size-before, 1)))
+		if page < provingPage {
 			left /= 4 // most of that was one round trip
 		}
-		if p.s.clock.Since(began)+left > bookmarkAfter {
+		if auto && p.s.clock.Since(began)+left > bookmarkAfter {
 			return fmt.Errorf("%w: it would take %s more", errNotWorth, left)
 		}
-		page = min(8*page, provingPage)
 	}
-	return nil
-}
-
-// little reads a small list over a link that may be far or slow. It gives up the rest if
-// that would not come before the bookmark: it would only delay the bookmark.
-func (p *proof) little(ctx context.Context, r *linkSpeed) error {
-	most := sentAs(p.all-p.size) * 9 / 8
-	if !r.reserve(shareFar, most) {
-		return errNotWorth
-	}
-	most += p.sent
-	began, page := p.s.clock.Now(), int64(littleBytes)
-	for !p.done() {
-		took, err := p.page(ctx, pageAsk{bytes: page, pack: true, most: max(most-p.sent, 1)})
-		if err != nil || p.done() {
-			return err
-		}
-		trip := r.roundTrip()
-		left := trip + time.Duration(float64(max(took-trip, 0))*float64(sentAs(p.all-p.size))/float64(max(p.size, 1)))
-		if p.s.clock.Since(began)+left > bookmarkAfter {
-			return fmt.Errorf("%w: it would take %s more", errNotWorth, left)
-		}
-		page = provingPage
-	}
-	return nil
 }
 
 // page reads the next page, and compares it. It returns how long the page took.
-func (p *proof) page(ctx context.Context, ask pageAsk) (took time.Duration, err error) {
-	ask.objects = max(ask.bytes/max(p.each, 1), 1)
-	ask.version, ask.token = p.least, p.token
+func (p *proof) page(ctx context.Context, bytes int64) (took time.Duration, err error) {
 	began := p.s.clock.Now()
-	answer, err := p.template.list(ctx, ask)
-	if errors.Is(err, errMoreCame) {
-		p.s.store.NoteMetadataSize(uint64(2 * p.each))
-	}
+	answer, err := p.template.list(ctx, pageAsk{
+		objects: max(bytes/max(p.each, 1), 1), version: p.least, token: p.token,
+	})
 	if err != nil {
 		if !errors.Is(err, errNotWorth) && ctx.Err() == nil {
 			p.s.proving.failure()
@@ -300,10 +204,7 @@ func (p *proof) page(ctx context.Context, ask pageAsk) (took time.Duration, err 
 		return 0, err
 	}
 	took = p.s.clock.Since(began)
-	if answer.flow != p.flow {
-		return took, fmt.Errorf("%w: another server answers", errNotWorth)
-	}
-	p.size, p.sent = p.size+answer.size, p.sent+answer.sent
+	p.size += answer.size
 	if len(answer.listed) > 0 {
 		p.each = max(p.size/(p.objects+int64(len(answer.listed))), 1)
 		p.all = max(p.each*p.expected, p.size)

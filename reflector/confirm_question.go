@@ -16,7 +16,7 @@ import (
 // It is for few objects, and under the automatic choice only.
 //
 // The answer is nil if the version must be asked for alone. The error is the link's.
-func (s *ListerWatcher) askByList(ctx context.Context) (*pageAnswer, error) {
+func (s *Reflector) askByList(ctx context.Context) (*pageAnswer, error) {
 	if !s.mayList() {
 		return nil, nil
 	}
@@ -32,31 +32,31 @@ func (s *ListerWatcher) askByList(ctx context.Context) (*pageAnswer, error) {
 }
 
 // askForWaiting is askByList for callers of WaitForFresh, once the server has stated a later
-// version than the file's. They then need not wait for a bookmark. It is for links whose
-// round trips are short: bytes of other links are left to starts. It returns nil if the
-// callers must wait for the watch, or for a list of everything.
-func (s *ListerWatcher) askForWaiting(ctx context.Context, rv string) *pageAnswer {
+// version than the file's. They then need not wait for a bookmark. It returns nil if they
+// must wait for the watch, or for a list of everything.
+func (s *Reflector) askForWaiting(ctx context.Context, rv string) *pageAnswer {
 	now := s.clock.Now()
-	if s.requests.server == "" || !s.fresh.want() || !s.proving.mayHelp(now) {
+	if !s.fresh.want() || !s.listsForWaiting() {
 		return nil
 	}
 	if s.proving.lags(now) && (!s.link.bookmarkless() || s.listIn() <= 0) {
 		return nil // a bookmark moves the resume point, or a list of everything
 	}
-	stated := s.cluster.stated()
 	a, err := s.listFew(ctx, false)
 	answers := a != nil && a.about.Continue == "" && (listVersion(&a.about) == rv || versions.Newer(listVersion(&a.about), rv))
-	vain := err != nil && !errors.Is(err, errNotAsked) || a != nil && a.took > bookmarkAfter
-	s.proving.helped(answers && !vain)
-	if vain {
+	if err != nil || a.took > bookmarkAfter {
 		s.proving.inVain(now)
 	}
 	if !answers {
-		s.cluster.restate(stated)
 		return nil
 	}
 	a.waited = true
 	return a
+}
+
+// listsForWaiting says whether a list may answer callers of WaitForFresh.
+func (s *Reflector) listsForWaiting() bool {
+	return s.requests.server != "" && s.proving.mode == ConfirmAuto && s.proving.mayHelp(s.clock.Now())
 }
 
 // errNotAsked: no list was asked for.
@@ -67,11 +67,10 @@ func showsNothing(err error) bool {
 	return errors.Is(err, errNotWorth) || errors.Is(err, errNoMetadata) || errors.Is(err, wire.ErrForm)
 }
 
-// listFew lists the metadata of all objects, if they are few: at a start if the link admits
-// it, else if a round trip is short.
-func (s *ListerWatcher) listFew(ctx context.Context, start bool) (*pageAnswer, error) {
+// listFew lists the metadata of all objects, if they are few.
+func (s *Reflector) listFew(ctx context.Context, start bool) (*pageAnswer, error) {
 	objects := int64(s.store.State().Objects)
-	each, all := metadataSize(s.store)
+	_, all := metadataSize(s.store)
 	largest := int64(fewBytes)
 	if start {
 		largest = startBytes
@@ -83,32 +82,20 @@ func (s *ListerWatcher) listFew(ctx context.Context, start bool) (*pageAnswer, e
 	if m == nil || err != nil {
 		return nil, errNotAsked // the question meets the same error, and explains it
 	}
-	if !start && !m.t.speed.quick() {
-		return nil, errNotAsked
-	}
-	patience := s.requests.short()
-	if !start {
-		patience = min(patience, bookmarkAfter)
+	patience := min(s.requests.short(), bookmarkAfter)
+	if start { // it is the question
+		ctx, patience = s.cluster.trace(ctx), s.requests.short()
 	}
 	guarded, g := s.requests.guard(ctx, patience, metav1.ListOptions{})
-	a, err := m.list(s.cluster.trace(guarded), pageAsk{
-		objects: objects + max(objects/8, 8), pack: true, most: sentAs(all)*3/2 + 1<<10, few: start,
+	a, err := m.list(guarded, pageAsk{
+		objects: objects + max(objects/8, 8), soon: true,
 	})
-	if err = g.end(err); errors.Is(err, errNoRoom) {
-		return nil, errNotAsked
-	}
-	if errors.Is(err, errMoreCame) {
-		s.store.NoteMetadataSize(uint64(2 * each))
-	}
-	if err != nil {
+	if err = g.end(err); err != nil {
 		s.log.V(1).Info("A list does not ask for the version", "source", s.store.Source().String(), "reason", err.Error())
 		if !showsNothing(err) {
 			err = fmt.Errorf("list the metadata of %s: %w", s.store.Source(), err)
 		}
 		return nil, err
-	}
-	if start { // otherwise it may be the server that takes its time
-		m.t.speed.paged(a.size, a.took)
 	}
 	return &a, nil
 }

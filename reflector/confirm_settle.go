@@ -172,40 +172,34 @@ func (p *proof) equal() (bool, error) {
 	return len(lacking) == 0 && only && p.s.store.Err() == nil, err
 }
 
-// disproves compares a list that has answered the question with the file, if that is of the
-// same version. It says whether the file differs.
-func (s *ListerWatcher) disproves(ctx context.Context, a *pageAnswer) (bool, error) {
-	rv := listVersion(&a.about)
-	if rv != s.queue.AcceptedVersion() || !s.comparable() {
-		return false, nil
+// compareAnswer compares a list that has answered the question with the file, if it is of the
+// same version. Otherwise it returns false twice.
+func (s *Reflector) compareAnswer(ctx context.Context, a *pageAnswer) (compared, equal bool, err error) {
+	if a == nil || listVersion(&a.about) != s.queue.AcceptedVersion() || !s.comparable() {
+		return false, false, nil
 	}
 	s.queue.DropHeld()
 	if err := s.queue.Flush(ctx); err != nil {
-		return false, err
+		return false, false, err
 	}
 	lacking, only, err := s.store.Holds(a.listed, uint64(len(a.listed)), nil)
-	if err != nil || s.queue.AcceptedVersion() != rv {
-		return false, err
+	if err != nil || s.queue.AcceptedVersion() != listVersion(&a.about) {
+		return false, false, err
 	}
-	if len(lacking) == 0 && only {
-		s.compared()
-		return false, nil
-	}
-	s.disproved(a.about.ResourceVersion, len(lacking))
-	return true, nil
+	return true, len(lacking) == 0 && only, nil
 }
 
 // compared notes that the file is as a list has shown it.
-func (s *ListerWatcher) compared() {
+func (s *Reflector) compared() {
 	s.store.NoteCompared()
 	s.status.setUncompared(false)
 	s.audit.compared()
 }
 
 // disproved notes that the file is not, so that a relist comes before the next watch.
-func (s *ListerWatcher) disproved(rv string, lacking int) {
+func (s *Reflector) disproved(rv string) {
 	s.log.Info("The watch has left out changes, as a list of the same version shows; a relist repairs the file",
-		"source", s.store.Source().String(), "resourceVersion", rv, "notAsListed", lacking)
+		"source", s.store.Source().String(), "resourceVersion", rv)
 	s.link.disproved()
 	s.queue.Unconfirm(false)
 	select {

@@ -69,7 +69,6 @@ func TestLiesAboutMany(t *testing.T) {
 				}
 				f.die(end)
 				f.takeTold()
-				f.near()
 				f.reflect()
 				after(20 * time.Second)
 				if st := f.State(); f.differs() != "" || st.Uncompared || st.Relists[ReasonDiffers] != 1 || len(st.Relists) != 1 {

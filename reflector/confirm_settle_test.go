@@ -285,18 +285,9 @@ func TestLies(t *testing.T) {
 // TestLostInAnEarlierLife: an event that was lost before the program ended is found although
 // nothing has happened since: the server states the file's own version.
 func TestLostInAnEarlierLife(t *testing.T) {
-	t.Run("counts of use", func(t *testing.T) { lostInAnEarlierLife(t, false) })
-	t.Run("counts of no use", func(t *testing.T) { lostInAnEarlierLife(t, true) })
-}
-
-func lostInAnEarlierLife(t *testing.T, countless bool) {
-	t.Helper()
 	bubbleOfLies(t, 6, Options{AuditEvery: -1}, lies["loses MODIFIED"], func(f *fixture, l *liar) {
 		end := f.live()
 		after(time.Minute)
-		if err := f.store.NoteCountless(countless); err != nil {
-			t.Fatal(err)
-		}
 		f.put("cm1", 10, 77)
 		f.create("later")
 		after(time.Minute)
@@ -431,7 +422,6 @@ func TestStrippedMetadata(t *testing.T) {
 		after(time.Minute)
 		f.die(end)
 		f.other()
-		f.near()
 		f.reflect()
 		after(100 * time.Millisecond)
 		if !f.queue.HasSynced() {

@@ -52,7 +52,7 @@ func TestListConfirms(t *testing.T) {
 				if st := f.State(); !f.queue.HasSynced() || st.Phase != PhaseLive || len(st.Relists) > 0 || st.ResourceVersion != fmt.Sprint(f.sim.Revision()) {
 					t.Errorf("synced %v, %s", f.queue.HasSynced(), st)
 				}
-				f.costs("woken", kubesim.Cost{Questions: 1 + tc.lists, FullReads: tc.lists, Watches: 2, Bytes: 4000})
+				f.costs("woken", kubesim.Cost{Questions: 1 + tc.lists, FullReads: tc.lists, Watches: 2, Others: 1, Bytes: 4000})
 				if size := f.store.MetadataSize(); size == 0 {
 					t.Errorf("an object's metadata has %d bytes", size)
 				}
@@ -63,7 +63,7 @@ func TestListConfirms(t *testing.T) {
 				if tc.confirm == ConfirmList {
 					return
 				}
-				f.costs("after a broken link", kubesim.Cost{Questions: 2, Watches: 3, Bytes: 2000})
+				f.costs("after a broken link", kubesim.Cost{Questions: 2, Watches: 3, Others: 1, Bytes: 2000})
 			})
 		})
 	}
@@ -179,42 +179,22 @@ func TestListNotUnderstood(t *testing.T) {
 	})
 }
 
-// transportOf returns the transport that WrapConfig has put under the fixture's client.
-func transportOf(t *testing.T, rt http.RoundTripper) *transport {
-	t.Helper()
-	for rt != nil {
-		if ours, ok := rt.(*transport); ok {
-			return ours
-		}
-		w, ok := rt.(interface{ WrappedRoundTripper() http.RoundTripper })
-		if !ok {
-			break
-		}
-		rt = w.WrappedRoundTripper()
-	}
-	t.Fatal("there is no transport of ours")
-	return nil
-}
-
-// TestListIsWorthIt: the automatic choice lists if there are few bytes, or if the link is
-// near and fast. Otherwise a wake takes hardly more bytes than with a bookmark.
+// TestListIsWorthIt: the automatic choice lists if that comes before a bookmark. Otherwise a
+// wake takes hardly more bytes than with one.
 func TestListIsWorthIt(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		objects   int
-		near      bool
 		bandwidth int // bytes a second
 		seen      bool
 		early     bool // before the bookmark
 		most      int64
 	}{
-		{"little, far", 20, false, 1_000_000, false, true, 64 << 10},
-		{"little, and a link of 50 kbit/s", 60, false, 6_000, true, false, 30 << 10},
-		{"much, far", 1500, false, 10_000_000, true, false, 300 << 10},
-		{"much, far, never seen", 1500, false, 10_000_000, false, false, 300 << 10},
-		{"much, near and fast", 1500, true, 20_000_000, true, true, 3 << 20},
-		{"much, near and fast, never seen", 1500, true, 20_000_000, false, true, 3 << 20},
-		{"much, near and slow", 1500, true, 200_000, true, false, 300 << 10},
+		{"little", 20, 1_000_000, false, true, 64 << 10},
+		{"little, and a link of 50 kbit/s", 60, 6_000, true, false, 30 << 10},
+		{"much, fast", 1500, 20_000_000, true, true, 3 << 20},
+		{"much, fast, never seen", 1500, 20_000_000, false, true, 3 << 20},
+		{"much, slow", 1500, 200_000, true, false, 300 << 10},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			warm(t)
@@ -224,7 +204,6 @@ func TestListIsWorthIt(t *testing.T) {
 					t.Fatal(err)
 				}
 				f := fixtureOver(t, sim, 0, clock.RealClock{}, Options{})
-				ours := transportOf(t, f.client.Transport)
 				for i := range tc.objects {
 					o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("cm%04d", i),
 						Annotations: map[string]string{"of": text(uint64(i), 400)}}, Data: map[string]string{"": text(uint64(i), 600)}}
@@ -237,11 +216,6 @@ func TestListIsWorthIt(t *testing.T) {
 					f.store.NoteMetadataSize(640)
 				}
 				f.asleep2()
-				ours.speed.mu.Lock()
-				if tc.near {
-					ours.speed.connect = time.Millisecond
-				}
-				ours.speed.mu.Unlock()
 				f.sim.SetBandwidth(tc.bandwidth)
 				f.reflect()
 				after(900 * time.Millisecond)
@@ -268,12 +242,12 @@ func TestListCompares(t *testing.T) {
 		{"7", "7", "", true}, {"7", "8", "", true}, {"7", "8", "8", true},
 		{"7", "6", "", false}, {"7", "", "", false}, {"7", "x", "", false}, {"7", "9", "8", false},
 	} {
-		p := &proof{s: f.ListerWatcher, least: tc.least, rv: tc.before, listed: newKeySet()}
+		p := &proof{s: f.Reflector, least: tc.least, rv: tc.before, listed: newKeySet()}
 		if err := p.compare(nil, metav1.ListMeta{ResourceVersion: tc.rv}); (err == nil) != tc.ok || err != nil && !errors.Is(err, errNotWorth) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}
-	p := &proof{s: f.ListerWatcher, least: "1", listed: newKeySet()}
+	p := &proof{s: f.Reflector, least: "1", listed: newKeySet()}
 	many := make([]listing.Object, mostLacking+1)
 	if err := p.compare(many, metav1.ListMeta{ResourceVersion: "9"}); !errors.Is(err, errNotWorth) {
 		t.Error("so many differences may be kept:", err)

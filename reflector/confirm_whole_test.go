@@ -21,7 +21,7 @@ func TestWholeListConfirms(t *testing.T) {
 				cfg := f.sim.RESTConfig()
 				cfg.QPS = -1
 				lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "", fields.Everything())
-				f.ListerWatcher = New(lw, f.queue, f.store, f.example, "", f.o)
+				f.Reflector = New(lw, f.queue, f.store, f.example, "", f.o)
 				f.forget()
 				f.reflect()
 				after(500 * time.Millisecond)
@@ -60,7 +60,7 @@ func TestWholeListDiffers(t *testing.T) {
 		cfg := f.sim.RESTConfig()
 		cfg.QPS = -1
 		lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "", fields.Everything())
-		f.ListerWatcher = New(lw, f.queue, f.store, f.example, "", f.o)
+		f.Reflector = New(lw, f.queue, f.store, f.example, "", f.o)
 		f.reflect()
 		after(500 * time.Millisecond)
 		if diff := f.differs(); f.queue.HasSynced() && diff != "" {

@@ -36,7 +36,7 @@ import (
 )
 
 type fixture struct {
-	*ListerWatcher
+	*Reflector
 	t         *testing.T
 	sim       *kubesim.Server
 	db        *boltstore.DB
@@ -172,7 +172,7 @@ func fixtureWith(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Op
 			t.Fatal(err)
 		}
 		f.queue = fifo.New(f.store, f.transform)
-		f.ListerWatcher = New(lw, f.queue, f.store, &corev1.ConfigMap{}, server, o)
+		f.Reflector = New(lw, f.queue, f.store, &corev1.ConfigMap{}, server, o)
 	}
 	f.claim()
 	t.Cleanup(func() { f.queue.Close(); f.store.Release(); _ = db.Close() })
@@ -223,28 +223,52 @@ func (f *fixture) delete(name string) {
 
 func (f *fixture) list() {
 	f.t.Helper()
-	list, err := f.ListWithContext(f.t.Context(), metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	rv := list.(*metav1.List).ResourceVersion
-	if len(list.(*metav1.List).Items) > 0 || rv != f.queue.AcceptedVersion() {
-		f.t.Fatalf("answered %+v", list)
-	}
-	if err := f.queue.Replace(nil, rv); err != nil {
+	if err := f.begin(f.t.Context()); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
 func (f *fixture) watch() watch.Interface {
 	f.t.Helper()
-	w, err := f.WatchWithContext(f.t.Context(), metav1.ListOptions{})
+	return f.watchFor(nil)
+}
+
+// watchFor opens a watch of so many seconds, and follows it into a channel.
+func (f *fixture) watchFor(seconds *int64) watch.Interface {
+	f.t.Helper()
+	w, err := f.open(f.t.Context(), seconds)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.t.Cleanup(w.Stop)
-	return w
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &followed{out: make(chan watch.Event), done: make(chan struct{}), cancel: cancel}
+	go func() {
+		defer close(h.done)
+		defer close(h.out)
+		h.err = w.follow(ctx, func(ev watch.Event) error {
+			select {
+			case h.out <- ev:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	f.t.Cleanup(h.Stop)
+	return h
 }
+
+// followed is a watch whose events a test reads.
+type followed struct {
+	out    chan watch.Event
+	done   chan struct{}
+	cancel context.CancelFunc
+	err    error // once done is closed
+}
+
+func (h *followed) ResultChan() <-chan watch.Event { return h.out }
+
+func (h *followed) Stop() { h.cancel(); <-h.done }
 
 func (f *fixture) next(w watch.Interface) watch.Event {
 	f.t.Helper()
@@ -259,7 +283,7 @@ func (f *fixture) next(w watch.Interface) watch.Event {
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 
-// reflect runs client-go's own Reflector over the source.
+// reflect runs the source.
 func (f *fixture) reflect() {
 	f.t.Helper()
 	f.t.Cleanup(f.live())
@@ -269,10 +293,10 @@ func (f *fixture) reflect() {
 // end of a process does.
 func (f *fixture) live() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	src, queue := f.ListerWatcher, f.queue
-	r := cache.NewReflectorWithOptions(src, src.example, queue, cache.ReflectorOptions{})
+	src, queue := f.Reflector, f.queue
+	r := cache.NewReflectorWithOptions(src.requests.raw, src.example, queue, cache.ReflectorOptions{})
 	done := make(chan struct{})
-	go func() { defer close(done); r.RunWithContext(ctx) }()
+	go func() { defer close(done); src.Run(ctx, r, func(context.Context, *cache.Reflector, error) {}) }()
 	popped := make(chan struct{})
 	go func() {
 		defer close(popped)
@@ -282,7 +306,7 @@ func (f *fixture) live() (end func()) {
 			}
 		}
 	}()
-	return func() { cancel(); <-done; src.Wait(); queue.Close(); <-popped }
+	return func() { cancel(); <-done; queue.Close(); <-popped }
 }
 
 // note keeps the changes that a handler would be told.

@@ -1,9 +1,9 @@
 package reflector
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -13,28 +13,26 @@ import (
 
 // wentBack asks the server again, and says whether it is no longer the same: its version
 // is behind the accepted one, or it may be of another cluster.
-func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
-	_, before := s.cluster.answeredOver()
+func (s *Reflector) wentBack(ctx context.Context) (bool, error) {
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
 		return false, err
 	}
-	_, flow := s.cluster.answeredOver()
-	if flow == "" && s.cluster.server != "" { // nothing else shows which cluster it is
-		told, err := s.requests.clusterUID(ctx)
+	if s.cluster.server != "" {
+		told, err := s.requests.clusterUID(ctx, time.Now())
 		if err != nil {
 			return false, err
 		}
-		if uid := s.cluster.uid(); uid != "" && told.uid != "" && told.uid != uid {
+		if uid := s.cluster.is().ClusterUID; uid != "" && told.uid != "" && told.uid != uid {
 			return true, nil
 		}
 	}
-	return flow != before || versions.Newer(s.newest(), rv), nil
+	return versions.Newer(s.newest(), rv), nil
 }
 
 // ask asks for the server's version and for its cluster, once after the link has broken.
 // It returns the reason for a relist, if there must be one.
-func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
+func (s *Reflector) ask(ctx context.Context) (string, error) {
 	began, slept := s.clock.Now(), s.store.Sleeping()
 	s.proving.keep(nil)
 	rv, listed, err := s.question(ctx)
@@ -50,13 +48,17 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 		s.restored()
 		return ReasonRestored, nil
 	}
-	if rv != "" && s.saysNothing(rv) {
+	compared, equal, err := s.compareAnswer(ctx, listed)
+	switch {
+	case err != nil:
+		return "", err
+	case rv != "" && s.saysNothing(rv, equal):
 		return ReasonNoVersion, nil
-	}
-	if listed != nil {
-		if differs, err := s.disproves(ctx, listed); differs || err != nil {
-			return ReasonDiffers, err
-		}
+	case equal:
+		s.compared()
+	case compared:
+		s.disproved(rv)
+		return ReasonDiffers, nil
 	}
 	s.link.stated()
 	if rv != "" {
@@ -72,7 +74,7 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 // question asks for the server's version. A list of few objects answers it if such a list
 // may confirm, or if callers wait for more than the version; listed is nil if it does not
 // have all of them.
-func (s *ListerWatcher) question(ctx context.Context) (rv string, listed *pageAnswer, err error) {
+func (s *Reflector) question(ctx context.Context) (rv string, listed *pageAnswer, err error) {
 	listed, err = s.askByList(ctx)
 	switch {
 	case err != nil:
@@ -92,13 +94,13 @@ func (s *ListerWatcher) question(ctx context.Context) (rv string, listed *pageAn
 
 // newest is the newest version that the server has shown: the queue's, or that of the last
 // relist's last page. The server must not be behind it.
-func (s *ListerWatcher) newest() string {
+func (s *Reflector) newest() string {
 	return later(s.queue.ShownVersion(), s.store.NewestPage())
 }
 
 // restored notes that the server is of another timeline. The next life must know it,
 // too: by then the server may have overtaken the file's version.
-func (s *ListerWatcher) restored() {
+func (s *Reflector) restored() {
 	s.link.restored()
 	if err := s.store.NoteRestored(); err != nil {
 		s.log.V(1).Info("It could not be noted that the server was restored", "source", s.store.Source().String(), "err", err)
@@ -109,28 +111,24 @@ func (s *ListerWatcher) restored() {
 
 // saysNothing says whether changes may have been missed whatever version the server
 // states. That is so if versions do not move with each change. It is also so if the
-// server states the file's own version and nothing shows that versions move.
-func (s *ListerWatcher) saysNothing(rv string) bool {
+// server states the file's own version and nothing shows that versions move. Then a list
+// that equals the file shows as much as a relist, if that compares versions, too.
+func (s *Reflector) saysNothing(rv string, equal bool) bool {
 	if s.store.Stands() {
 		return true
 	}
-	return rv == s.queue.AcceptedVersion() && !s.store.Moves(rv) && !s.etcds()
+	return rv == s.queue.AcceptedVersion() && !s.store.Moves(rv) && !s.etcds() && !(equal && s.store.ServedForm() != "")
 }
 
-// etcds says whether the versions are known to be etcd's. They are if the server
-// names a flow schema, or has named one, and the group is Kubernetes' own or the
-// server has shown the custom resource's definition.
-func (s *ListerWatcher) etcds() bool {
-	_, flow := s.cluster.answeredOver()
-	if cmp.Or(flow, s.store.State().FlowSchemaUID) == "" {
-		return false
-	}
-	return !custom(s.store.Source().Group) || definitionOf(s.store.ServedForm()) != ""
+// etcds says whether the versions are known to be etcd's. They are if the server has a
+// kube-system, and the group is Kubernetes' own.
+func (s *Reflector) etcds() bool {
+	return s.store.State().ClusterUID != "" && !custom(s.store.Source().Group)
 }
 
 // serverVersion asks for the server's current version, and notes which server answers. It
 // fails if the answer has none and the last list had one.
-func (s *ListerWatcher) serverVersion(ctx context.Context) (string, error) {
+func (s *Reflector) serverVersion(ctx context.Context) (string, error) {
 	rv, err := s.requests.version(s.cluster.trace(ctx))
 	if err == nil && rv == "" && s.store.Listed() != "" {
 		err = fmt.Errorf("%w: it has no resourceVersion, and the last one had", errNoList)

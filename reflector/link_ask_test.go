@@ -37,5 +37,5 @@ func TestServerWithoutFieldSelectors(t *testing.T) {
 	if ev := f.next(w); ev.Type != watch.Added {
 		t.Fatalf("%+v", ev)
 	}
-	f.costs("asked twice", kubesim.Cost{Questions: 2, Watches: 1, Bytes: 900})
+	f.costs("asked twice", kubesim.Cost{Questions: 2, Watches: 1, Others: 1, Bytes: 1100})
 }

@@ -219,7 +219,7 @@ func TestClockJumpsOverDeadWatch(t *testing.T) {
 				if age, ok := f.State().Age(clk.Now()); !ok || age > time.Minute {
 					t.Errorf("%s old, known %v", age, ok)
 				}
-				f.costs("replaced", kubesim.Cost{Questions: 1, Watches: 2, Bytes: 700})
+				f.costs("replaced", kubesim.Cost{Questions: 1, Watches: 2, Others: 1, Bytes: 1000})
 			})
 		})
 	}

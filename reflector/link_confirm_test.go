@@ -80,11 +80,10 @@ func TestFreshBehindSlowList(t *testing.T) {
 		f.list()
 		began := time.Now()
 		// This is the state after a list whose last page was of a later moment.
-		f.left.a = openAhead(t.Context(), &f.requests, time.Minute, f.queue.AcceptedVersion())
+		f.left = openAhead(t.Context(), &f.requests, time.Minute, f.queue.AcceptedVersion())
 		after(time.Second)
 		f.other()
 		f.link.stated()
-		f.cluster.relisted()
 		f.queue.Confirm(fmt.Sprint(f.sim.Revision()), began)
 		f.reflect()
 		after(time.Second)

@@ -2,7 +2,6 @@ package reflector
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -19,22 +18,6 @@ type waiters struct {
 	// since and proven are how fresh the most demanding of them want the state
 	// to be confirmed, and proven.
 	since, proven time.Time
-	late          map[*context.CancelCauseFunc]context.Context // of the callers that may give up
-}
-
-// errUnproven: the caller's deadline comes before anything would confirm the state.
-var errUnproven = errors.New("the server sends no bookmarks for this type, and the full list that would confirm it is not read that often")
-
-// putOff tells callers that cannot wait that long: unless an object changes, nothing will
-// confirm the state earlier.
-func (w *waiters) putOff(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for give, ctx := range w.late {
-		if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
-			(*give)(errUnproven)
-		}
-	}
 }
 
 // wait returns once the state has been confirmed, or proven, at the given time or
@@ -49,25 +32,14 @@ func (w *waiters) wait(ctx context.Context, since time.Time, proven bool) error 
 	if wanted.Before(since) {
 		*wanted = since
 	}
-	waiting, give := context.WithCancelCause(ctx)
-	if w.late == nil {
-		w.late = map[*context.CancelCauseFunc]context.Context{}
-	}
-	w.late[&give] = ctx
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.n--
-		delete(w.late, &give)
-		give(nil)
 	}()
 	w.nudge()
-	err := w.queue.WaitConfirmed(waiting, since, proven)
-	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
-		return context.Cause(waiting)
-	}
-	return err
+	return w.queue.WaitConfirmed(ctx, since, proven)
 }
 
 // nudge has the watch see whether a caller waits for what only a question brings.
@@ -100,14 +72,13 @@ func (w *waiters) want() bool {
 // answer to a question sent after the call counts. So everything that happened before the
 // call can be read, however slow the link.
 //
-// If necessary, the server is asked. That takes a question and a short watch, some two
-// seconds if other types change. Over a link whose round trips are short, a list of the
-// metadata of few objects takes the place of the watch (ConfirmAuto). Otherwise, if the
-// server sends no bookmarks, as kube-apiserver for events, it takes a full list. While
-// callers keep coming, full lists are read ever more rarely, up to a minute apart. A caller
-// whose deadline comes before the next one gets an error at once. Several callers share question, watch and list. Other errors are the
-// context's, or fifo.ErrClosed.
-func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
+// If necessary, the server is asked. A list of the metadata of few objects answers in a
+// round trip or two (ConfirmAuto). Otherwise it takes a question and a short watch, some two
+// seconds if other types change. If the server sends no bookmarks, as kube-apiserver for
+// events, it takes a full list. While callers keep coming, full lists are read ever more
+// rarely, up to a minute apart. Several callers share question, watch and list. The error is
+// the context's, or fifo.ErrClosed.
+func (s *Reflector) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	maxAge = max(maxAge, 0) // nothing can be confirmed in advance
 	now := s.clock.Now()
 	since := now.Add(-maxAge)
@@ -122,7 +93,7 @@ func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) 
 
 // ReadableAge is how long ago the server last confirmed the cache. ok says whether it has,
 // in this life, and whether all of what it confirmed can be read by now.
-func (s *ListerWatcher) ReadableAge() (age time.Duration, ok bool) {
+func (s *Reflector) ReadableAge() (age time.Duration, ok bool) {
 	return s.queue.ReadableAge(s.clock.Now())
 }
 
@@ -130,6 +101,6 @@ func (s *ListerWatcher) ReadableAge() (age time.Duration, ok bool) {
 // After writing an object, wait for the version that the server returned. WaitForVersion
 // sends nothing: the watch brings the change. The error is the context's, or
 // fifo.ErrClosed.
-func (s *ListerWatcher) WaitForVersion(ctx context.Context, resourceVersion string) error {
+func (s *Reflector) WaitForVersion(ctx context.Context, resourceVersion string) error {
 	return s.queue.WaitVersion(ctx, resourceVersion)
 }

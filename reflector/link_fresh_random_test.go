@@ -154,7 +154,6 @@ func TestFreshAmongFaults(t *testing.T) {
 				f.do(func() {})
 				f.reflect()
 				after(30 * time.Second)
-				f.near()
 				var callers sync.WaitGroup
 				for range 60 {
 					switch n := r.Intn(10); {
@@ -174,7 +173,6 @@ func TestFreshAmongFaults(t *testing.T) {
 					case r.Intn(4) == 0:
 						f.rewind(r)
 					default:
-						f.near()
 					}
 					if r.Intn(3) > 0 {
 						after([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 20 * time.Second}[r.Intn(4)])

@@ -21,41 +21,35 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestWaitForFresh: at once if it is fresh enough; else for a question, and a
-// short watch if the server has moved on, or over a near link a list beside it; for a
-// server without bookmarks a full list; never by itself without a server.
+// TestWaitForFresh: at once if it is fresh enough; else for a question, and a list beside the
+// watch if the server has moved on, or a short watch if bytes matter more; for a server
+// without bookmarks a full list; never by itself without a server.
 func TestWaitForFresh(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		so      kubesim.Options
 		maxAge  time.Duration
 		other   bool
-		near    bool
+		confirm Confirm
 		most    time.Duration
 		lists   int
 		watches int
 		full    int
 	}{
-		{"fresh enough", kubesim.Options{}, time.Minute, true, true, 0, 0, 0, 0},
-		{"nothing has happened", kubesim.Options{}, 0, false, false, 0, 1, 1, 0},
-		{"nothing has happened, over a near link", kubesim.Options{}, 0, false, true, 0, 1, 1, 0},
-		{"others have changed, over a near link", kubesim.Options{}, 0, true, true, calm, 1, 1, 1},
-		{"others have changed", kubesim.Options{}, 0, true, false, 2 * time.Second, 1, 1, 0},
-		{"without bookmarks", kubesim.Options{NoBookmarks: true}, 0, true, false, 8 * time.Second, 3, 3, 1},
+		{"fresh enough", kubesim.Options{}, time.Minute, true, ConfirmAuto, 0, 0, 0, 0},
+		{"nothing has happened", kubesim.Options{}, 0, false, ConfirmAuto, 0, 1, 1, 0},
+		{"others have changed", kubesim.Options{}, 0, true, ConfirmAuto, calm, 1, 1, 1},
+		{"others have changed, bookmarks", kubesim.Options{}, 0, true, ConfirmBookmark, 2 * time.Second, 1, 1, 0},
+		{"without bookmarks", kubesim.Options{NoBookmarks: true}, 0, true, ConfirmBookmark, 8 * time.Second, 3, 3, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, 3, tc.so, Options{}, func(f *fixture) {
+			bubble(t, 3, tc.so, Options{Confirm: tc.confirm}, func(f *fixture) {
 				f.reflect()
 				after(30 * time.Second)
 				f.sent()
 				if tc.other {
 					f.other()
 				}
-				link := transportOf(t, f.client.Transport).speed
-				if link.connected(time.Second); tc.near {
-					link.connected(0)
-				}
-				link.answered(0)
 				began := time.Now()
 				done := make(chan error, 3)
 				for range 3 { // together they cost no more than one
@@ -95,16 +89,8 @@ func TestWaitForFresh(t *testing.T) {
 	})
 }
 
-// near makes the link one whose round trips are short.
-func (f *fixture) near() {
-	f.t.Helper()
-	link := transportOf(f.t, f.client.Transport).speed
-	link.connected(0)
-	link.answered(0)
-}
-
 // TestFreshAgain: callers that come one after the other, as of a program that reads before
-// each write, each get an answer of their own at once over a near link. The watch that
+// each write, each get an answer of their own at once. The watch that
 // catches up does not keep them waiting. If the server shows no metadata, they wait for
 // bookmarks, and only the first one asks for a list.
 func TestFreshAgain(t *testing.T) {
@@ -113,7 +99,6 @@ func TestFreshAgain(t *testing.T) {
 			bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 				f.reflect()
 				after(30 * time.Second)
-				f.near()
 				asked := 0
 				f.sim.FailNext(func(r *http.Request) bool {
 					list := strings.HasSuffix(r.URL.Path, "/configmaps") && strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") && !isWatch(r)
@@ -155,7 +140,6 @@ func TestFreshWithoutAnEnd(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.reflect()
 		after(30 * time.Second)
-		f.near()
 		waited := 0
 		for began := time.Now(); time.Since(began) < 5*time.Minute; after(500 * time.Millisecond) {
 			f.other()

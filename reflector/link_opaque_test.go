@@ -96,7 +96,7 @@ func TestOpaqueVersions(t *testing.T) {
 		f.cost()
 		f.reflect()
 		after(time.Second)
-		f.costs("equal", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 450})
+		f.costs("equal", kubesim.Cost{Questions: 1, Watches: 1, Others: 1, Bytes: 700})
 		if st := f.State(); st.Phase != PhaseLive || !f.queue.HasSynced() { // equal
 			t.Fatalf("%+v", st)
 		}
@@ -120,12 +120,12 @@ func TestOpaqueVersions(t *testing.T) {
 		if st := f.State(); st.Phase != PhaseCatchingUp || !st.Confirmed.Equal(confirmed) {
 			t.Errorf("confirmed by an event from before what the server stated: %+v", st)
 		}
-		f.costs("broken", kubesim.Cost{Questions: 2, Watches: 2, Bytes: 800})
+		f.costs("broken", kubesim.Cost{Questions: 2, Watches: 2, Others: 1, Bytes: 1000})
 		after(3 * time.Minute)
 		if st := f.State(); st.Phase != PhaseLive || !st.Confirmed.After(confirmed) {
 			t.Errorf("never confirmed: %+v", st)
 		}
-		f.costs("proven", kubesim.Cost{Questions: 2, Watches: 2, Bytes: 800})
+		f.costs("proven", kubesim.Cost{Questions: 2, Watches: 2, Others: 1, Bytes: 800})
 		if diff := f.differs(); diff != "" {
 			t.Error(diff)
 		}
@@ -156,6 +156,6 @@ func TestOpaqueAndBusy(t *testing.T) {
 		if st := f.State(); st.Phase != PhaseLive || st.Relists[ReasonUnconfirmed] != 1 || !f.queue.HasSynced() {
 			t.Errorf("%+v, synced %v", st, f.queue.HasSynced())
 		}
-		f.costs("in all", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Forms: 2, Bytes: 11500})
+		f.costs("in all", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Others: 1, Forms: 2, Bytes: 11500})
 	})
 }

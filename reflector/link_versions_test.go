@@ -52,7 +52,7 @@ func newVersionsFixture(t *testing.T, lw cache.ListerWatcher) *versionsFixture {
 
 // life runs a life, and returns its source when it has synced and the file has the names.
 // fn is called then.
-func (o *versionsFixture) life(fn func(*ListerWatcher, *boltstore.Claimed), names ...string) State {
+func (o *versionsFixture) life(fn func(*Reflector, *boltstore.Claimed), names ...string) State {
 	o.t.Helper()
 	store, err := o.db.Claim(boltstore.Claim{Source: o.source, Example: o.example})
 	if err != nil {
@@ -62,9 +62,9 @@ func (o *versionsFixture) life(fn func(*ListerWatcher, *boltstore.Claimed), name
 	j := fifo.New(store, nil)
 	src := New(o.lw, j, store, o.example, "", Options{})
 	ctx, cancel := context.WithCancel(o.t.Context())
-	r := cache.NewReflectorWithOptions(src, o.example, j, cache.ReflectorOptions{})
+	r := cache.NewReflectorWithOptions(o.lw, o.example, j, cache.ReflectorOptions{})
 	done, popped := make(chan struct{}), make(chan struct{})
-	go func() { defer close(done); r.RunWithContext(ctx) }()
+	go func() { defer close(done); src.Run(ctx, r, func(context.Context, *cache.Reflector, error) {}) }()
 	go func() {
 		defer close(popped)
 		for {
@@ -73,7 +73,7 @@ func (o *versionsFixture) life(fn func(*ListerWatcher, *boltstore.Claimed), name
 			}
 		}
 	}()
-	defer func() { cancel(); <-done; src.Wait(); j.Close(); <-popped }()
+	defer func() { cancel(); <-done; j.Close(); <-popped }()
 	o.has(src, store, names)
 	if fn != nil {
 		fn(src, store)
@@ -83,7 +83,7 @@ func (o *versionsFixture) life(fn func(*ListerWatcher, *boltstore.Claimed), name
 
 // has waits until the source has synced and is live, and checks the file's objects at
 // once, before anything could correct them.
-func (o *versionsFixture) has(src *ListerWatcher, store *boltstore.Claimed, names []string) {
+func (o *versionsFixture) has(src *Reflector, store *boltstore.Claimed, names []string) {
 	o.t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for !src.queue.HasSynced() || src.State().Phase != PhaseLive {
@@ -188,7 +188,7 @@ func TestConstantOverABrokenWatch(t *testing.T) {
 			return w, nil
 		},
 	})
-	st := o.life(func(_ *ListerWatcher, s *boltstore.Claimed) {
+	st := o.life(func(_ *Reflector, s *boltstore.Claimed) {
 		w := <-watches
 		names = []string{"b", "c"}
 		w.Stop()
@@ -266,7 +266,7 @@ func testFake(o *versionsFixture, create, remove func(string)) {
 	remove("a") // while the program is down
 	o.life(nil, "ns/b")
 	create("c")
-	o.life(func(_ *ListerWatcher, s *boltstore.Claimed) {
+	o.life(func(_ *Reflector, s *boltstore.Claimed) {
 		create("d")
 		o.come(s, "ns/b", "ns/c", "ns/d")
 		remove("b")

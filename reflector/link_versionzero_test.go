@@ -42,7 +42,7 @@ func TestVersionZero(t *testing.T) {
 		}
 		j := fifo.New(store, nil)
 		s := New(lw, j, store, &corev1.ConfigMap{}, "", Options{})
-		if _, err := s.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+		if err := s.begin(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := store.ListKeys(); len(got) != len(now) || j.AcceptedVersion() != "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,38 +24,24 @@ func (l *lister) check(ctx context.Context, list runtime.Object, kept []listing.
 	return l.same(ctx, retried)
 }
 
-// same fails if the page may come from another cluster than the pages before it, or than
-// the file's objects. It asks for the cluster if the page names another flow schema. It
-// also asks for it after a break of the link or over another connection, if the page names
-// no schema or is the first to name one.
+// same fails if the page may come from another cluster than the one that was found out: after
+// a break of the link, or over another connection, it asks again.
 func (l *lister) same(ctx context.Context, retried bool) error {
 	if l.s.cluster.server == "" {
 		return nil // the client's answers cannot be seen
 	}
-	conn, flow := l.s.cluster.answeredOver()
-	if l.conn != "" && conn != l.conn {
+	if l.s.cluster.stated().reconnected() {
 		retried, l.noEarly = true, true
 		l.dropEarly() // it may be the one that needed another connection
 	}
-	l.conn = conn
-	first := l.at.rv == "" && l.flow == ""
-	if first {
-		l.flow = flow
-	}
-	if broke := retried || first && l.s.cluster.reconnected(); flow == l.flow && (flow != "" && !first || !broke) {
+	if !retried {
 		return nil
 	}
-	told, err := l.s.requests.clusterUID(ctx)
-	switch uid := l.s.cluster.uid(); {
-	case err != nil:
-		return err
-	case uid == "" && flow == l.flow:
-		return nil // no difference can be seen
-	case uid == "" || uid != told.uid && (told.uid != "" || flow != l.flow):
+	told, err := l.s.requests.clusterUID(ctx, time.Now())
+	if uid := l.s.cluster.is().ClusterUID; err == nil && uid != "" && told.uid != "" && told.uid != uid {
 		return errAnother
 	}
-	l.flow = flow // a server that starts names other schemas at first
-	return nil
+	return err
 }
 
 // isList fails if the page is empty and states no version, while the last list or an

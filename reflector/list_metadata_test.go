@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -325,7 +324,7 @@ func TestMetadataPods(t *testing.T) {
 		queue := fifo.New(store, nil)
 		defer queue.Close()
 		s := New(lw, queue, store, &corev1.Pod{}, server, Options{clock: clk, repair: repair})
-		if _, err := s.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+		if err := s.begin(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // Auto has seen both after the first
@@ -344,11 +343,11 @@ func TestMetadataPods(t *testing.T) {
 			sim.ResetRequests()
 			lists, gets, bytes = 0, 0, 0
 			clk.Step(time.Hour)
-			w, err := s.WatchWithContext(t.Context(), metav1.ListOptions{})
+			w, err := s.open(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.Stop()
+			w.close()
 			for _, r := range sim.Requests() {
 				switch {
 				case r.FullRead():

@@ -31,7 +31,7 @@ const (
 // lister reads all pages of one list into one relist. It is one type because each page
 // decides how the next one is asked for.
 type lister struct {
-	s      *ListerWatcher
+	s      *Reflector
 	ctx    context.Context // of the caller; the one of pages also notes which server answers
 	reason string
 	turn   *turn // given back while a page has to wait
@@ -40,20 +40,16 @@ type lister struct {
 	size   pageSize
 
 	least   string // an earlier version is of another timeline; "": any will do
-	flow    string // flow schema that pages must name; "": the first page's
-	conn    string // connection of the last page, or of one asked for early; at first that of the question which cluster answers
 	unpaged bool   // the list is asked for without pages
 	taken   bool   // the list goes on with one that was interrupted
 	inFull  bool   // the rest of this list is asked for without metadata first
 	moved   bool   // objects have changed since they were listed; the watch brings them
-	late    bool   // the sign of the served form is asked for after the first page
 
 	early   *early // the next page, if it was asked for already
 	steady  bool   // the last page came soon, and the next is to be of much the same size
 	noEarly bool   // no more pages are asked for early
 
 	at            listPosition
-	form          string // sign of the served form
 	ahead         *ahead
 	full, partial total
 }
@@ -69,7 +65,7 @@ type listPosition struct {
 	began   time.Time
 }
 
-func (s *ListerWatcher) newLister(ctx context.Context, reason string, t *turn) *lister {
+func (s *Reflector) newLister(ctx context.Context, reason string, t *turn) *lister {
 	l := &lister{s: s, ctx: ctx, reason: reason, turn: t, at: listPosition{began: s.clock.Now()}}
 	l.size = pageSize{limit: s.facts.pageSize, smallest: firstPage, bytes: s.o.pageBytes}
 	if s.o.pageSize > 0 {
@@ -178,13 +174,8 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			l.resize(limit, l.weight(raw, size), meta.LenList(list)+len(kept), took)
 			l.steady = took < quickPage && l.size.limit < 2*before
 			p.kept, p.rest = kept, remaining(list)
-			first := l.at.rv == "" && !l.taken
 			p.objs, p.at, err = l.accept(list)
 			l.s.guessMetadata(p.objs)
-			if err == nil && first && l.late {
-				l.form = l.s.form.late(ctx)
-				p.at.ServedForm = l.form
-			}
 			return p, err
 		case l.at.token == "" || ctx.Err() != nil:
 			if l.at.rv == "" && size > 0 && ctx.Err() == nil && isTransient(err) {
@@ -258,8 +249,8 @@ func (l *lister) pause(ctx context.Context, failed error, d time.Duration) (wait
 func (l *lister) keepAhead() {
 	if l.ahead == nil {
 		l.ahead = openAhead(l.ctx, &l.s.requests, l.s.patience.get(), l.at.rv)
-	} else if l.ahead.again(l.ctx, &l.s.requests, l.s.patience.get()) {
-		l.s.form.doubt()
+	} else {
+		l.ahead.again(l.ctx, &l.s.requests, l.s.patience.get())
 	}
 }
 

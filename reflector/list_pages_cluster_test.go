@@ -15,12 +15,11 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// silence is a server over each protocol, whose answers name their flow schemas or not.
-func silence(t *testing.T, test func(t *testing.T, so kubesim.Options)) {
+// overBoth is a server over each protocol.
+func overBoth(t *testing.T, test func(t *testing.T, so kubesim.Options)) {
 	t.Helper()
-	for i := range 4 {
-		so := kubesim.Options{InitialRV: 100, HTTP2: i&1 > 0, NoFlowSchemas: i&2 > 0}
-		t.Run(fmt.Sprint("silent ", so.NoFlowSchemas, " HTTP/2 ", so.HTTP2), func(t *testing.T) { test(t, so) })
+	for _, two := range []bool{false, true} {
+		t.Run(fmt.Sprint("HTTP/2 ", two), func(t *testing.T) { test(t, kubesim.Options{InitialRV: 100, HTTP2: two}) })
 	}
 }
 
@@ -46,11 +45,10 @@ func (f *fixture) replaced() func() {
 
 // TestAnotherClusterOverAnotherConnection: between two pages, or before the first one, the
 // connection is lost, and another cluster, which takes the token, answers over the next one.
-// No request has failed. If the cluster's answers do not name their flow schema, only its
-// UID shows that.
+// No request has failed.
 func TestAnotherClusterOverAnotherConnection(t *testing.T) {
 	for _, before := range []int{5, 1} { // in a first list, in a repair
-		silence(t, func(t *testing.T, so kubesim.Options) {
+		overBoth(t, func(t *testing.T, so kubesim.Options) {
 			watchPages(t, 30, so, Options{}, func(f *fixture, w *pageWatcher) {
 				if before == 1 {
 					f.list()
@@ -75,7 +73,7 @@ func TestAnotherClusterOverAnotherConnection(t *testing.T) {
 // TestWatchOfAnotherCluster: the same before the watch of a source that has just been
 // confirmed. The watch brings nothing of the other cluster.
 func TestWatchOfAnotherCluster(t *testing.T) {
-	silence(t, func(t *testing.T, so kubesim.Options) {
+	overBoth(t, func(t *testing.T, so kubesim.Options) {
 		bubbleOver(t, 30, so, Options{}, func(f *fixture) {
 			f.list()
 			f.takeTold()
@@ -97,7 +95,7 @@ func TestWatchOfAnotherCluster(t *testing.T) {
 // TestClusterIsAskedOnce: the connection of the watch beside a slow list is no reason to ask
 // for the cluster. Over HTTP/1.1 a watch has one of its own.
 func TestClusterIsAskedOnce(t *testing.T) {
-	silence(t, func(t *testing.T, so kubesim.Options) {
+	overBoth(t, func(t *testing.T, so kubesim.Options) {
 		watchPages(t, 60, so, Options{}, func(f *fixture, _ *pageWatcher) {
 			var asked atomic.Int32
 			f.breaks.Store(new(func(req *http.Request) error {
@@ -110,7 +108,7 @@ func TestClusterIsAskedOnce(t *testing.T) {
 			f.reflect()
 			after(2 * time.Minute)
 			most := int32(1)
-			if so.NoFlowSchemas && !so.HTTP2 {
+			if !so.HTTP2 {
 				most += 2 // for the last watch, and if the one beside the list has taken the list's connection
 			}
 			if n := asked.Load(); !f.queue.HasSynced() || n > most {

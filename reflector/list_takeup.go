@@ -26,14 +26,13 @@ func (l *lister) takeUp(ctx context.Context) error {
 	if c, err := resourceversion.CompareResourceVersion(stated, p.Newest); c < 0 || err != nil && stated != p.Newest || stated == "" {
 		return fmt.Errorf("%w: it is at %s, and was at %s", errOtherServer, stated, p.Newest)
 	}
-	by := l.s.cluster.by()
-	if mayBeOther(p.By, by, l.s.cluster.uid()) {
-		return fmt.Errorf("%w: flow schema and CA were %q and %q, and are %q and %q", errOtherServer, p.By.FlowSchemaUID, p.By.CA, by.FlowSchemaUID, by.CA)
+	if by := l.s.cluster.is(); by.Address != "" && mayBeOther(p.By, by) {
+		return fmt.Errorf("%w: its CA was %q, and is %q", errOtherServer, p.By.CA, by.CA)
 	}
-	l.flow = by.FlowSchemaUID // the next pages must name it
 	l.at.rv, l.at.token, l.at.began, l.at.stated = p.ResourceVersion, p.Continue, p.Began, stated
 	l.at.newest, l.at.target = p.Newest, later(p.Newest, stated)
-	l.form = p.ServedForm // if it has changed since, the next relist compares content
+	l.o.ServedForm = p.ServedForm // if it has changed since, the next relist compares content
+	l.relist.ServedAs(p.ServedForm)
 	if !l.size.fixed && p.PageSize > 0 {
 		l.size.limit = p.PageSize
 	}
@@ -54,17 +53,14 @@ func (l *lister) soon(taken time.Time) {
 // progress is how far the list has come once this page is in the file. newest is
 // the page's version.
 func (l *lister) progress(newest string) listing.Progress {
-	by := l.s.cluster.by()
-	by.ClusterUID = l.s.cluster.uid()
-	return listing.Progress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: by, ServedForm: l.form}
+	return listing.Progress{
+		ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began,
+		By: l.s.cluster.is(), ServedForm: l.o.ServedForm,
+	}
 }
 
 // mayBeOther says whether another cluster than before may answer. If both UIDs are known,
-// the store has compared them. Otherwise any difference counts, since only progress can
-// be lost.
-func mayBeOther(before, by listing.Server, clusterUID string) bool {
-	if before.ClusterUID != "" && clusterUID != "" {
-		return false
-	}
-	return before.FlowSchemaUID != by.FlowSchemaUID || before.CA != by.CA
+// the store has compared them. Otherwise only the same CA shows that it is the same.
+func mayBeOther(before, by listing.Server) bool {
+	return (before.ClusterUID == "" || by.ClusterUID == "") && (by.CA == "" || before.CA != by.CA)
 }

@@ -77,7 +77,7 @@ func TestFirstSyncOverManyLives(t *testing.T) {
 				if tc.again {
 					most += whole.bytes
 				}
-				if all.bytes > most || all.pages > 2*whole.pages || all.requests > whole.requests+10*lives {
+				if all.bytes > most || all.pages > 2*whole.pages || all.requests > whole.requests+12*lives {
 					t.Errorf("%+v, not interrupted %+v", all, whole)
 				}
 				after(3 * time.Second)
@@ -238,11 +238,12 @@ func (f *fixture) diesBeforeCommit() {
 	}
 	l := f.newLister(ctx, ReasonFirst, &turn{store: f.store})
 	var err error
-	l.relist, err = f.queue.BeginRelist(ctx, boltstore.RelistOptions{ClusterUID: f.cluster.uid(), Server: f.cluster.server})
+	by := f.cluster.is()
+	l.relist, err = f.queue.BeginRelist(ctx, boltstore.RelistOptions{ClusterUID: by.ClusterUID, Server: by.Address})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if err := l.pages(ctx); err != nil {
+	if err := l.pages(f.cluster.trace(ctx)); err != nil {
 		f.t.Error(err)
 	}
 	l.relist.Abort() // here it dies

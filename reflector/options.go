@@ -13,7 +13,7 @@ import (
 	"github.com/kubewake/kubewake/internal/tuning"
 )
 
-// Options of a ListerWatcher, which uses the file's logger and clock. The zero value is a
+// Options of a Reflector, which uses the file's logger and clock. The zero value is a
 // good default.
 type Options struct {
 	// Source says which list and watch it is. Set it for a client that does not come from

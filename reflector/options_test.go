@@ -50,7 +50,7 @@ func TestConfirmTimeout(t *testing.T) {
 				if diff := f.differs(); diff != "" {
 					t.Error(diff)
 				}
-				f.costs("confirmed", kubesim.Cost{Questions: 1, Watches: 2, Bytes: 600})
+				f.costs("confirmed", kubesim.Cost{Questions: 1, Watches: 2, Others: 1, Bytes: 800})
 			})
 		})
 	}

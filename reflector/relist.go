@@ -11,9 +11,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// relistBeforeWatch reads a list. The Reflector does not notice it, so the relist has a
-// backoff of its own.
-func (s *ListerWatcher) relistBeforeWatch(ctx context.Context, reason string) error {
+// relistBeforeWatch reads a list. Relists that follow one another have a backoff of their own.
+func (s *Reflector) relistBeforeWatch(ctx context.Context, reason string) error {
 	switch reason {
 	case ReasonUnstored: // this reason has waits of its own
 	case ReasonUnconfirmed, ReasonAudit: // these have waited already, and the watch was open until then
@@ -24,20 +23,11 @@ func (s *ListerWatcher) relistBeforeWatch(ctx context.Context, reason string) er
 			return err
 		}
 	}
-	s.cluster.forget() // the link may be whole while new connections lead to another cluster
-	if err := s.relist(ctx, reason); err != nil {
-		return err
-	}
-	if reason == ReasonCounts {
-		if err := s.audit.recount(ctx); err != nil {
-			return s.fail(ctx, err)
-		}
-	}
-	return nil
+	return s.relist(ctx, reason)
 }
 
 // relist reads everything, page by page, into the file.
-func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
+func (s *Reflector) relist(ctx context.Context, reason string) error {
 	t := &turn{store: s.store}
 	if err := t.take(ctx); err != nil {
 		return err
@@ -46,14 +36,11 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	if s.link.owesNote() {
 		s.restored() // a full disk may not have taken the note, or kept pages that are void
 	}
-	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" { // otherwise the first page shows which cluster it is
-		other, err := s.otherCluster(ctx)
-		if err != nil {
-			return err
-		}
-		if other {
-			reason = ReasonCluster
-		}
+	switch other, err := s.otherCluster(ctx); {
+	case err != nil:
+		return err
+	case other:
+		reason = ReasonCluster
 	}
 	l, err := s.readAll(ctx, reason, t)
 	if err != nil {
@@ -62,8 +49,6 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	s.link.relisted()
 	s.proving.reached()
 	s.proving.keep(nil)
-	s.cluster.relisted()
-	s.form.relisted(l.reason)
 	s.audit.compared()
 	switch r := l.relist; {
 	case l.reason == ReasonDiffers:
@@ -73,7 +58,8 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	}
 	s.unstored.tried()
 	s.status.relisted(l.reason, s.clock.Now())
-	s.left.put(l.ahead)
+	s.left.Stop()
+	s.left = l.ahead
 	r := l.relist
 	s.log.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", l.reason, "resourceVersion", s.queue.AcceptedVersion(),
 		"objects", r.Objects, "changed", r.Changed, "deleted", r.Deleted)
@@ -81,7 +67,7 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 }
 
 // noteFiltered notes whether the caller's list function shows something else than the server.
-func (s *ListerWatcher) noteFiltered(filtered bool) {
+func (s *Reflector) noteFiltered(filtered bool) {
 	if err := s.store.NoteFiltered(filtered); err != nil {
 		s.log.V(1).Info("It could not be noted whether lists of metadata are of use",
 			"source", s.store.Source().String(), "err", err)
@@ -123,7 +109,7 @@ func (p *pace) begin() time.Duration {
 }
 
 // rested says whether the last relist was long ago. It needs mu.
-func (p *pace) rested() bool { return p.clock.Since(p.last) > 2*time.Minute }
+func (p *pace) rested() bool { return p.clock.Since(p.last) > backoffReset }
 
 // left is how long a relist that can wait has to wait after the last one.
 func (p *pace) left() time.Duration {
@@ -142,9 +128,9 @@ func (p *pace) ended() {
 	p.last, p.next = p.clock.Now(), p.backoff.Step()
 }
 
-// newBackoff is the backoff of client-go's Reflector, with a shorter start.
+// newBackoff is the backoff of client-go's Reflector.
 func newBackoff() wait.Backoff {
-	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
+	return wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 38, Cap: 30 * time.Second}
 }
 
 // turn is one of the few turns to relist that the file gives out.

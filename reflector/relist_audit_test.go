@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -9,6 +10,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
@@ -76,7 +81,7 @@ func TestAudit(t *testing.T) {
 	if d := f.differs(); d != "" {
 		t.Error(d)
 	}
-	f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Forms: 2, Bytes: 1100})
+	f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Others: 1, Forms: 2, Bytes: 1500})
 	if st := f.State(); st.Relists[ReasonAudit] != 1 {
 		t.Errorf("%+v", st)
 	}
@@ -133,4 +138,56 @@ func TestNoStartWaitsForAnAudit(t *testing.T) {
 			t.Errorf("%d lists, %d of them before the source was confirmed", full.Load(), before.Load())
 		}
 	})
+}
+
+// newAudited has five objects and watches that may be quiet.
+func newAudited(t *testing.T, o Options, wrap func(cache.ListerWatcher) cache.ListerWatcher) *fixture {
+	t.Helper()
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if wrap == nil {
+		wrap = func(lw cache.ListerWatcher) cache.ListerWatcher { return lw }
+	}
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	o.quietTimeout = 10 * time.Hour
+	f := fixtureWith(t, sim, 5, clk, o, func(*rest.Config) {}, wrap)
+	f.clock = clk
+	return f
+}
+
+// take feeds events to the queue until the server's version has come.
+func (f *fixture) take(w watch.Interface) {
+	f.t.Helper()
+	for want := fmt.Sprint(f.sim.Revision()); f.queue.AcceptedVersion() != want; {
+		ev := f.next(w)
+		var err error
+		switch ev.Type {
+		case watch.Added:
+			err = f.queue.Add(ev.Object)
+		case watch.Modified:
+			err = f.queue.Update(ev.Object)
+		case watch.Deleted:
+			err = f.queue.Delete(ev.Object)
+		case watch.Bookmark:
+			err = f.queue.Bookmark(versionOf(ev.Object))
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// overtake takes the server back to version then, and writes until it is past the version
+// of the file.
+func (f *fixture) overtake(then uint64, write func(i int)) {
+	f.t.Helper()
+	before := f.sim.Revision()
+	if err := f.sim.Rewind(then); err != nil {
+		f.t.Fatal(err)
+	}
+	for i := 0; f.sim.Revision() <= before; i++ {
+		write(i)
+	}
 }

@@ -57,12 +57,12 @@ func (l *lister) again(err error) again {
 
 // readAll reads a list into the file, and reads it again if that helps. It returns the
 // lister that has read it.
-func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*lister, error) {
-	l, err := s.startList(ctx, reason, t)
+func (s *Reflector) readAll(ctx context.Context, reason string, t *turn) (*lister, error) {
+	s.enter(PhaseRelisting, reason)
+	sign := s.sign(ctx)
+	l := s.startList(ctx, reason, sign, t)
 	for others := 0; ; {
-		if err == nil {
-			err = l.read()
-		}
+		err := l.read()
 		if err == nil {
 			return l, nil
 		}
@@ -78,7 +78,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 			s.status.listed(0, nil)
 			return nil, s.fail(ctx, err)
 		case againWhole:
-			l, err = l.inOneGo(), nil
+			l = l.inOneGo()
 		case againFromStart, againRestored, againElsewhere:
 			switch why {
 			case againFromStart:
@@ -87,7 +87,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 				s.restored()
 				reason = ReasonRestored
 			}
-			s.cluster.recheck() // whatever the error was, another cluster may answer by now
+			s.cluster.forget() // whatever the error was, another cluster may answer by now
 			other, err1 := s.otherCluster(ctx)
 			if err1 != nil {
 				return nil, err1
@@ -95,7 +95,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 			if other {
 				reason = ReasonCluster
 			}
-			l, err = s.startList(ctx, reason, t)
+			l = s.startList(ctx, reason, sign, t)
 			l.o.TakeUp = l.o.TakeUp && why != againFromStart
 		}
 	}
@@ -103,36 +103,28 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 
 // startList returns a lister that reads a list from its start, or goes on with an
 // interrupted one.
-func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (*lister, error) {
+func (s *Reflector) startList(ctx context.Context, reason, sign string, t *turn) *lister {
 	s.enter(PhaseRelisting, reason)
 	l := s.newLister(ctx, reason, t)
-	// A list that asks late for the sign compares content.
-	l.late = s.link.isRefused() || !s.store.State().Synced || s.form.untold()
-	sign := ""
-	if !l.late {
-		var err error
-		sign, err = s.form.sign(ctx, false)
-		if s.form.answered(err); err != nil {
-			return l, err
-		}
-	}
 	known := s.store.State()
-	l.conn, l.flow = s.cluster.expect(known)
-	l.o = boltstore.RelistOptions{NewTimeline: s.link.is(linkRestored) && (known.Synced || known.Objects > 0), ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: !s.link.owesNote(),
-		ServedForm: sign, Content: sign == "" || s.form.mustList(), Audit: reason == ReasonDiffers || reason == ReasonAudit}
+	l.o = boltstore.RelistOptions{
+		NewTimeline: s.link.is(linkRestored) && (known.Synced || known.Objects > 0),
+		ClusterUID:  s.cluster.is().ClusterUID, Server: s.cluster.server, TakeUp: !s.link.owesNote(),
+		ServedForm: sign, Content: sign == "", Audit: reason == ReasonDiffers || reason == ReasonAudit,
+	}
 	if !l.o.NewTimeline && known.Synced {
 		l.least = s.newest()
 	}
-	return l, nil
+	return l
 }
 
 // inOneGo reads the list without pages, as client-go's pager does.
 func (l *lister) inOneGo() *lister {
 	n := l.s.newLister(l.ctx, l.reason, l.turn)
-	n.o, n.late = l.o, l.late
+	n.o = l.o
 	n.o.TakeUp = false
 	n.size.limit, n.size.fixed, n.unpaged = 0, true, true
-	n.least, n.conn, n.flow = l.least, l.conn, l.flow
+	n.least = l.least
 	return n
 }
 
@@ -147,9 +139,5 @@ func (l *lister) read() error {
 	if err := l.pages(l.s.cluster.trace(l.ctx)); err != nil {
 		return err
 	}
-	if l.late {
-		r.ServedAs(l.form)
-	}
-	r.AnsweredBy(l.s.cluster.answered())
 	return r.Commit(l.ctx, l.at.rv, l.at.newest, l.at.target)
 }

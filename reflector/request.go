@@ -177,8 +177,7 @@ func (r *requests) watch(ctx context.Context, patience time.Duration, o metav1.L
 		return nil, "", nil, g.end(err)
 	}
 	close(g.done)
-	conn, _ := over.answeredOver()
-	return whole(w), conn, g.p, nil
+	return whole(w), over.over(), g.p, nil
 }
 
 // short is how long the server may take to begin a short answer.
@@ -202,30 +201,26 @@ func (r *requests) version(ctx context.Context) (string, error) {
 	return listVersion(m), nil
 }
 
-// clusterUID asks for the UID of kube-system.
-func (r *requests) clusterUID(ctx context.Context) (clusterAnswer, error) {
-	p := &probe{cluster: true}
+// clusterUID asks for the UID of kube-system, unless another source has, since then.
+func (r *requests) clusterUID(ctx context.Context, since time.Time) (clusterAnswer, error) {
+	p := &probe{cluster: true, since: since}
 	if err := intercept(ctx, r.raw, p); err != nil {
 		return clusterAnswer{}, err
 	}
 	return p.told, p.err
 }
 
-// form asks for the sign of the form in which the server serves the source's objects, and
-// for the sign of a custom resource's definition. Both are "" if they cannot be learned.
-// With late, an answer from a moment ago will do.
-func (r *requests) form(ctx context.Context, late bool) (sign, definition string, err error) {
+// form asks for the sign of the form in which the server serves the source's objects, "" if
+// it cannot be learned.
+func (r *requests) form(ctx context.Context, since time.Time) (sign string, err error) {
 	if r.server == "" {
-		return "", "", nil
+		return "", nil
 	}
-	p := &probe{form: true, late: late}
+	p := &probe{form: true, since: since}
 	if err := intercept(ctx, r.raw, p); err != nil {
-		return "", "", err // the transport may still come to the probe
+		return "", err // the transport may still come to the probe
 	}
-	if p.err != nil || p.sign == "" {
-		return "", "", p.err
-	}
-	return p.sign, p.definition, nil
+	return p.sign, p.err
 }
 
 // listVersion is a list's version. Version 0 is none: fakes state it for any list, and a

@@ -107,7 +107,7 @@ func TestEachAnswer(t *testing.T) {
 		for answer, mangle := range answers {
 			t.Run(request+", "+answer, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					sim := kubesim.New(kubesim.Options{NoFlowSchemas: true})
+					sim := kubesim.New(kubesim.Options{})
 					if err := sim.StartPipes(); err != nil {
 						t.Fatal(err)
 					}

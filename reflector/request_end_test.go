@@ -23,7 +23,7 @@ func TestEndsAtEachRequest(t *testing.T) {
 			most := 0
 			for k, more := 1, true; more; k++ {
 				synctest.Test(t, func(t *testing.T) {
-					sim := kubesim.New(kubesim.Options{NoFlowSchemas: k%2 == 0})
+					sim := kubesim.New(kubesim.Options{})
 					if err := sim.StartPipes(); err != nil {
 						t.Fatal(err)
 					}

@@ -100,7 +100,7 @@ func TestServerUnreachable(t *testing.T) {
 				}
 				// A question, the watch that catches up, one to end it, and the
 				// number of objects, once.
-				f.costs("afterwards", kubesim.Cost{Questions: 5, Watches: 6, Bytes: 2500})
+				f.costs("afterwards", kubesim.Cost{Questions: 5, Watches: 6, Others: 3, Bytes: 2500})
 				if diff := f.differs(); diff != "" {
 					t.Error(diff)
 				}
@@ -118,13 +118,13 @@ func TestRetryAfter(t *testing.T) {
 	}{
 		"question": {func(r *http.Request) bool { return r.URL.Query().Get("limit") == "1" },
 			kubesim.Cost{Questions: 46, Bytes: 8000},
-			kubesim.Cost{Questions: 3, FullReads: 3, Watches: 4, Others: 1, Forms: 2, Bytes: 4200}},
+			kubesim.Cost{Questions: 3, FullReads: 3, Watches: 4, Others: 4, Forms: 2, Bytes: 5000}},
 		"watch": {isWatch,
-			kubesim.Cost{Questions: 5, Watches: 46, Bytes: 10_000},
-			kubesim.Cost{Questions: 2, FullReads: 3, Watches: 4, Others: 1, Forms: 2, Bytes: 3700}},
+			kubesim.Cost{Questions: 5, Watches: 46, Others: 5, Bytes: 11_000},
+			kubesim.Cost{Questions: 2, FullReads: 3, Watches: 4, Others: 3, Forms: 2, Bytes: 4400}},
 		"page": {func(r *http.Request) bool { return r.URL.Query().Get("limit") == "3" },
-			kubesim.Cost{Questions: 48, Watches: 1, Forms: 8, Bytes: 10_000},
-			kubesim.Cost{Questions: 3, FullReads: 3, Watches: 4, Bytes: 3700}},
+			kubesim.Cost{Questions: 48, Watches: 1, Others: 6, Forms: 8, Bytes: 11_000},
+			kubesim.Cost{Questions: 3, FullReads: 3, Watches: 4, Others: 2, Bytes: 4200}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 8, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {

@@ -39,8 +39,8 @@ func TestQuestionGivenUp(t *testing.T) {
 	r := &requests{raw: lw, server: cfg.Host}
 	for range 100 {
 		for name, ask := range map[string]func(context.Context) error{
-			"form":    func(ctx context.Context) error { _, _, err := r.form(ctx, false); return err },
-			"cluster": func(ctx context.Context) error { _, err := r.clusterUID(ctx); return err },
+			"form":    func(ctx context.Context) error { _, err := r.form(ctx, time.Now()); return err },
+			"cluster": func(ctx context.Context) error { _, err := r.clusterUID(ctx, time.Now()); return err },
 			"source":  func(ctx context.Context) error { _, _, err := Identify(ctx, lw, widget("", "")); return err },
 		} {
 			ctx, cancel := context.WithCancel(t.Context())

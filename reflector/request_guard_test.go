@@ -58,7 +58,7 @@ func TestStalledServer(t *testing.T) {
 		if diff, st := f.differs(), f.State(); diff != "" || st.Phase != PhaseLive {
 			t.Errorf("%s, %#v", diff, st)
 		}
-		f.costs("when it goes on", kubesim.Cost{Watches: 2, Bytes: 700})
+		f.costs("when it goes on", kubesim.Cost{Watches: 2, Others: 1, Bytes: 1000})
 	})
 }
 
@@ -77,7 +77,7 @@ func TestStalledPage(t *testing.T) {
 		if diff, st := f.differs(), f.State(); diff != "" || st.Phase != PhaseLive {
 			t.Errorf("%s, %#v", diff, st)
 		}
-		f.costs("in all", kubesim.Cost{Questions: 4, FullReads: 3, Watches: 3, Others: 1, Forms: 2, Bytes: 3800})
+		f.costs("in all", kubesim.Cost{Questions: 4, FullReads: 3, Watches: 3, Others: 4, Forms: 2, Bytes: 3800})
 	})
 }
 

@@ -2,220 +2,121 @@ package reflector
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"k8s.io/utils/clock"
-
-	"github.com/kubewake/kubewake/boltstore"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// servedForm learns the form in which the server serves the source's objects. The served
-// content of an object may change without a write, and so without a new version. The cause
-// is another default or conversion of a custom resource, or another release of the server.
-// A sign stands for the form. A relist compares only versions if the sign is the one that
-// the last relist learned. Otherwise, or without a sign, it compares content.
-//
-// A server ends the watches of a custom resource when its definition changes. It resumes
-// them at any version that it has seen since, such as that of a later write. Then no list
-// would notice the changes of all other objects. So the sign is asked for again after a
-// watch has ended early. If there was no sign before, the new one says nothing about the
-// file's objects, and they are listed.
-type servedForm struct {
-	requests *requests
-	store    *boltstore.Claimed
-	clock    clock.PassiveClock
+// The served content of an object may change without a write, and so without a new version:
+// by another default or conversion of a custom resource, or with the server's release. A sign
+// stands for the form. Each relist asks for it. Under the sign of the last relist it compares
+// only versions; under another sign, or none, it compares content.
 
-	mu   sync.Mutex
-	due  int   // how often the sign must still be asked for before a watch
-	wait int64 // how many seconds a watch lasts until then
-
-	found     bool      // the form is another one; stays until everything has been listed
-	notBefore time.Time // when a failed list for it is tried again
-	errors    int       // relists and lists in a row that could not ask for it
-
-	// API servers of two releases behind one address state their signs in turn. So a
-	// relist for a sign with the same definition waits after the one before.
-	listed time.Time     // the last relist for another sign
-	pause  time.Duration // after it
-}
-
-const (
-	// mostFormErrors is how many relists in a row may fail because the sign cannot be
-	// learned.
-	mostFormErrors = 3
-	// formLag is how long a watch lasts, in seconds, before the sign is asked for once
-	// more. The sign may lag behind the served form, and the form behind the sign.
-	formLag = 30
-	// mostFormLag is how long that watch lasts at most. If the sign cannot be asked for,
-	// the time doubles with each failed question.
-	mostFormLag = 600
-	// leastFormPause is how long another sign waits after a relist for a sign. The pause
-	// doubles up to mostFormLag, unless there was no such relist for formPauses.
-	leastFormPause = time.Minute
-	formPauses     = time.Hour
-)
-
-// sign returns the sign of the served form, "" if it cannot be learned. If the definition
-// of a custom resource may not be read, the one that the file knows is kept. So the sign
-// does not change with the permission.
-func (f *servedForm) sign(ctx context.Context, late bool) (string, error) {
-	sign, definition, err := f.requests.form(ctx, late)
-	if err != nil || sign == "" {
-		return "", err
-	}
-	if definition == "" {
-		definition = definitionOf(f.store.ServedForm())
-	}
-	if definition == "" {
-		return sign, nil
-	}
-	return sign + "/" + definition, nil
-}
-
-// doubtful says whether the sign must be asked for and, if so, how many seconds the next
-// watch lasts.
-func (f *servedForm) doubtful() (wait int64, due bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.wait, f.due > 0 || f.found
-}
-
-// doubt: a watch has ended early. The sign is asked for before the next watch. If there
-// is one to compare with, it is asked for once more before the watch after that.
-func (f *servedForm) doubt() {
-	if !custom(f.store.Source().Group) {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.due, f.wait = 2, max(f.wait, formLag)
-	if f.store.ServedForm() == "" {
-		f.due = 1
-	}
-	f.note()
-}
-
-// takeUp goes on with a doubt of an earlier life.
-func (f *servedForm) takeUp() {
-	if f.store.FormDoubted() {
-		f.doubt()
-	}
-}
-
-// note tells the next life of the doubt. The caller holds mu.
-func (f *servedForm) note() { f.store.DoubtForm(f.due > 0 || f.found) }
-
-// changed says, if the form is in doubt, whether it differs from that of the last relist.
-// It also does if only now the sign can be learned. If the server does not say, it is
-// asked before the next watch.
-func (f *servedForm) changed(ctx context.Context) bool {
-	if f.mustList() {
-		return f.postponed() <= 0
-	}
-	if _, due := f.doubtful(); !due {
-		return false
-	}
-	sign, err := f.sign(ctx, false)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	defer f.note()
-	if err != nil {
-		f.wait = min(2*f.wait, mostFormLag)
-		return false
-	}
-	f.due--
-	f.wait = formLag
-	known := f.store.ServedForm()
-	if sign == "" || sign == known {
-		return false
-	}
-	if left := f.pause - f.clock.Since(f.listed); left > 0 && definitionOf(sign) == definitionOf(known) {
-		f.due, f.wait = max(f.due, 1), max(int64(left/time.Second)+1, formLag)
-		return false
-	}
-	f.found = true
-	return true
-}
-
-// mustList says whether another form was found and everything has yet to be listed.
-func (f *servedForm) mustList() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.found
-}
-
-// postpone puts off the list for another form after it has failed. Until then the watch
-// brings changes.
-func (f *servedForm) postpone() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.notBefore.IsZero() {
-		f.wait = min(2*f.wait, mostFormLag)
-	}
-	f.notBefore = f.clock.Now().Add(time.Duration(f.wait) * time.Second)
-}
-
-// postponed is how long that list is put off, zero or less if it is not.
-func (f *servedForm) postponed() time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.notBefore.Sub(f.clock.Now())
-}
-
-// definitionOf returns the part of a sign about the definition of a custom resource.
-func definitionOf(sign string) string {
-	_, definition, _ := strings.Cut(sign, "/")
-	return definition
-}
-
-// late returns the sign for a list of which one page has come. If it were asked for
-// earlier, each refused list would cost a question. A sign from before the list's end is
-// right or old, so later changes are noticed. It is "" if it cannot be learned.
-func (f *servedForm) late(ctx context.Context) string {
-	f.mu.Lock()
-	late := f.errors == 0 // otherwise find out whether it can be asked for
-	f.mu.Unlock()
-	sign, err := f.sign(ctx, late)
-	f.answered(err)
-	if err != nil {
+// sign returns the sign of the served form, "" if it cannot be learned. While the server
+// refuses lists, it is not asked for.
+func (s *Reflector) sign(ctx context.Context) string {
+	if s.link.isRefused() {
 		return ""
+	}
+	since := time.Now()
+	if !s.store.State().Synced { // an old sign is as good: the next list then compares content
+		since = since.Add(-time.Minute)
+	}
+	sign, err := s.requests.form(ctx, since)
+	if err != nil {
+		s.log.V(1).Info("Objects are compared by content, since nothing shows in which form they are served",
+			"source", s.store.Source().String(), "err", err)
 	}
 	return sign
 }
 
-// answered notes whether the sign could be asked for.
-func (f *servedForm) answered(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.errors++; err == nil {
-		f.errors = 0
-	}
+// formAnswers has what the servers of one config said about the forms that they serve.
+type formAnswers struct {
+	turnToAsk
+	of map[string]answer // by address and path
 }
 
-// untold says whether relists fail because the sign cannot be learned.
-func (f *servedForm) untold() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.errors >= mostFormErrors
+// answer is the server's answer to a question about its release, a group version or a custom
+// resource.
+type answer struct {
+	text string    // "": the server does not say
+	at   time.Time // when it was asked for
 }
 
-// relisted: the file now has the sign that was learned with the list.
-func (f *servedForm) relisted(reason string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.due, f.wait = min(f.due, 1), formLag
-	f.found, f.notBefore = false, time.Time{}
-	f.note()
-	if reason != ReasonForm {
-		return
+// servedForm asks for the sign with the credentials of req. It is a hash of the server's
+// release, of the hash of the group version's OpenAPI document and, as that follows with some
+// delay and does not show each change, of a custom resource's definition, unless that may not
+// be read. Sources share the answers that were asked for since then.
+func (t *transport) servedForm(req *http.Request, since time.Time) (sign string, err error) {
+	server, _, err := splitPath(req.URL.Path)
+	if err != nil {
+		return "", err
 	}
-	if f.clock.Since(f.listed) > formPauses {
-		f.pause = 0
+	src, err := sourceOf(req.URL)
+	if err != nil {
+		return "", err
 	}
-	f.listed, f.pause = f.clock.Now(), min(max(2*f.pause, leastFormPause), mostFormLag*time.Second)
+	path := "/openapi/v3/apis/" + src.Group + "/" + src.Version
+	if src.Group == "" {
+		path = "/openapi/v3/api/" + src.Version
+	}
+	end, err := t.forms.begin(req.Context())
+	if err != nil {
+		return "", err
+	}
+	defer end()
+	ask := func(path, query string) (text string) {
+		key := req.URL.Host + server + path
+		if a, ok := t.forms.of[key]; ok && a.at.After(since) || err != nil {
+			return a.text
+		}
+		at := time.Now()
+		if text, err = t.askForm(req, server+path, query); err == nil {
+			t.forms.of[key] = answer{text, at}
+		}
+		return text
+	}
+	hash := ask(path, "hash=0") // no document has that hash, so the answer has no body
+	if hash == "" {
+		return "", err
+	}
+	var release struct{ GitVersion, GitCommit, BuildDate string }
+	if text := ask("/version", ""); json.Unmarshal([]byte(text), &release) != nil || release.GitVersion == "" {
+		return "", err
+	}
+	var crd metav1.PartialObjectMetadata
+	if custom(src.Group) {
+		text := ask("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+src.Resource+"."+src.Group, "")
+		_ = json.Unmarshal([]byte(text), &crd) // nothing, if it may not be read
+	} else {
+		sign = newerServer(release.GitVersion)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %d", release, hash, crd.UID, crd.Generation))
+	return sign + hex.EncodeToString(sum[:8]), err
+}
+
+// askForm gets the path: the hash in its ETag if there is a query, otherwise its body. Both
+// are "", without an error, if the server refuses or has nothing there.
+func (t *transport) askForm(req *http.Request, path, query string) (string, error) {
+	resp, body, err := t.fetch(req.Context(), req, path, query)
+	switch {
+	case resp == nil:
+		return "", err
+	case resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
+		return "", fmt.Errorf("reflector: ask for the form of objects: %w", failed(resp))
+	case resp.StatusCode >= 400:
+		return "", nil
+	case query != "":
+		return resp.Header.Get("ETag"), nil
+	}
+	return string(body), err
 }
 
 // builtIn are the groups of kube-apiserver with a domain's name. Custom resources may be

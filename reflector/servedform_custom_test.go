@@ -2,11 +2,12 @@ package reflector
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -36,7 +38,6 @@ func widget(name, color string) *unstructured.Unstructured {
 // customFixture is a source of three custom resources, first, second and third.
 type customFixture struct {
 	*fixture
-	denied atomic.Bool // its definition may not be read
 }
 
 func newCustomFixture(t *testing.T) *customFixture {
@@ -46,13 +47,12 @@ func newCustomFixture(t *testing.T) *customFixture {
 		t.Fatal(err)
 	}
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	f := customFixtureOver(t, sim, Options{clock: clk}, func(string) {})
+	f := customFixtureOver(t, sim, Options{clock: clk})
 	f.clock = clk
 	return f
 }
 
-// customFixtureOver calls before with the continue token of each list.
-func customFixtureOver(t *testing.T, sim *kubesim.Server, o Options, before func(token string)) *customFixture {
+func customFixtureOver(t *testing.T, sim *kubesim.Server, o Options) *customFixture {
 	t.Helper()
 	t.Cleanup(sim.Close)
 	f := &customFixture{fixture: &fixture{t: t, sim: sim}}
@@ -61,15 +61,10 @@ func customFixtureOver(t *testing.T, sim *kubesim.Server, o Options, before func
 			t.Fatal(err)
 		}
 	}
-	sim.FailNext(func(r *http.Request) bool {
-		return f.denied.Load() && strings.Contains(r.URL.Path, "/customresourcedefinitions/")
-	}, 1<<30,
-		kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, "", nil)))
 	cfg := sim.RESTConfig()
 	cfg.QPS = -1
 	client := dynamic.NewForConfigOrDie(WrapConfig(cfg)).Resource(widgets)
 	lw := &cache.ListWatch{ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		before(o.Continue)
 		return client.List(ctx, o)
 	}, WatchFuncWithContext: client.Watch}
 	example := widget("", "")
@@ -86,7 +81,7 @@ func customFixtureOver(t *testing.T, sim *kubesim.Server, o Options, before func
 			t.Fatal(err)
 		}
 		f.queue = fifo.New(f.store, nil)
-		f.ListerWatcher = New(lw, f.queue, f.store, example, server, o)
+		f.Reflector = New(lw, f.queue, f.store, example, server, o)
 	}
 	f.claim()
 	t.Cleanup(func() { f.queue.Close(); f.store.Release(); _ = db.Close() })
@@ -108,130 +103,59 @@ func (f *customFixture) colors() string {
 	return strings.Join(out, " ")
 }
 
-// reopen makes the server end the watch before its time, and opens another. It returns
-// how often the form was asked for.
-func (f *fixture) reopen() int {
-	f.t.Helper()
-	f.clock.Step(time.Hour)
-	w := f.watch()
-	f.sim.EndWatches(nil)
-	for range w.ResultChan() {
-	}
-	f.forget()
-	f.clock.Step(time.Hour) // since the last relist
-	f.watch().Stop()
-	return f.cost().Forms
+// TestFormChangesBeneathAWatch: the next audit notices it, once.
+func TestFormChangesBeneathAWatch(t *testing.T) {
+	warm(t)
+	synctest.Test(t, func(t *testing.T) {
+		sim := kubesim.New(kubesim.Options{})
+		if err := sim.StartPipes(); err != nil {
+			t.Fatal(err)
+		}
+		f := customFixtureOver(t, sim, Options{clock: clock.RealClock{}, AuditEvery: time.Hour})
+		f.reflect()
+		after(time.Minute)
+		sign := f.store.ServedForm()
+		if err := errors.Join(sim.Reform(widget("second", "blue")), sim.Update(widget("third", "red"))); err != nil {
+			t.Fatal(err)
+		}
+		sim.EndWatches(nil)
+		if after(time.Minute); f.colors() != "none none red" {
+			t.Errorf("the file has %s: the documents say otherwise", f.colors())
+		}
+		after(time.Hour)
+		if got, st := f.colors(), f.State(); got != "none blue red" || st.Relists[ReasonAudit] == 0 || len(st.Relists) != 2 {
+			t.Errorf("the file has %s: %v", got, st.Relists)
+		}
+		if now := f.store.ServedForm(); now == "" || now == sign {
+			t.Errorf("the sign is %q, after %q", now, sign)
+		}
+	})
 }
 
-// TestWatchEndsWithTheForm: a server ends the watches of a custom resource whose
-// definition has changed, and resumes them where the versions are new enough: the
-// change is noticed nevertheless, with its schema or without.
-func TestWatchEndsWithTheForm(t *testing.T) {
-	for name, change := range map[string]func(*kubesim.Server, kubesim.Object) error{
-		"schema": (*kubesim.Server).Reform, "conversion": (*kubesim.Server).Reconvert,
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newCustomFixture(t)
-			f.list()
-			if n := f.reopen(); n < 2 || n > 3 { // the version, once for a connection
-				t.Errorf("asked %d times for schema and definition", n)
-			}
-			if n := f.State().Relists[ReasonForm]; n != 0 {
-				t.Error("read for nothing")
-			}
-			if err := change(f.sim, widget("second", "blue")); err != nil {
-				t.Fatal(err)
-			}
-			f.reopen()
-			if got := f.colors(); got != "none blue none" {
-				t.Errorf("the file has %s", got)
-			}
-			if n := f.State().Relists[ReasonForm]; n != 1 {
-				t.Errorf("%v", f.State().Relists)
-			}
-			f.reopen()
-			if n := f.State().Relists[ReasonForm]; n != 1 {
-				t.Errorf("read twice: %v", f.State().Relists)
-			}
-		})
-	}
-}
-
-// TestDefinitionMayNotBeRead: the sign does not change with the permission, and a change
-// that was made without the permission is noticed with it.
-func TestDefinitionMayNotBeRead(t *testing.T) {
-	f := newCustomFixture(t)
-	f.list()
-	sign := f.store.ServedForm()
-	expect := func(when string, relists uint64, colors string) {
-		t.Helper()
-		if got := f.State().Relists[ReasonForm]; got != relists || f.colors() != colors {
-			t.Errorf("%s: %d relists, %s", when, got, f.colors())
+// TestDefinitionChanges: a change of a custom resource's definition that its schema does not
+// show, as of the conversion, is noticed by a relist. Nothing is if the definition may not be
+// read.
+func TestDefinitionChanges(t *testing.T) {
+	for denied, want := range map[bool]string{false: "none blue none", true: "none none none"} {
+		f := newCustomFixture(t)
+		f.sim.FailNext(func(r *http.Request) bool {
+			return denied && strings.Contains(r.URL.Path, "/customresourcedefinitions/")
+		}, 1<<30,
+			kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, "", nil)))
+		f.list()
+		if err := f.sim.Reconvert(widget("second", "blue")); err != nil {
+			t.Fatal(err)
+		}
+		f.link.expired()
+		f.watch().Stop()
+		if got := f.colors(); got != want {
+			t.Errorf("denied %v: the file has %s", denied, got)
 		}
 	}
-	for range 3 {
-		f.denied.Store(true)
-		f.reopen()
-		f.denied.Store(false)
-		f.reopen()
-	}
-	expect("with the permission coming and going", 0, "none none none")
-	f.denied.Store(true)
-	f.clock.Step(time.Hour)
-	f.link.expired()
-	f.watch().Stop()
-	if f.store.ServedForm() != sign {
-		t.Error("the sign has changed without the permission")
-	}
-	if err := f.sim.Reform(widget("first", "blue")); err != nil {
-		t.Fatal(err)
-	}
-	f.reopen()
-	expect("the schema, without the permission", 1, "blue none none")
-	if err := f.sim.Reconvert(widget("second", "red")); err != nil {
-		t.Fatal(err)
-	}
-	f.reopen()
-	expect("the conversion, without the permission", 1, "blue none none")
-	f.denied.Store(false)
-	f.reopen()
-	expect("with it", 2, "blue red none")
 }
 
-// TestSchemaLagsBehind: the document of the schema may change after the watch has
-// ended. It is looked at again when the next watch ends.
-func TestSchemaLagsBehind(t *testing.T) {
-	f := newCustomFixture(t)
-	f.denied.Store(true)
-	f.list()
-	w := f.watch()
-	f.sim.EndWatches(nil)
-	for range w.ResultChan() {
-	}
-	f.watch().Stop()
-	if err := f.sim.Reform(widget("third", "blue")); err != nil {
-		t.Fatal(err)
-	}
-	f.clock.Step(time.Hour)
-	f.watch().Stop()
-	if got := f.colors(); got != "none none blue" {
-		t.Errorf("the file has %s", got)
-	}
-	f.cost()
-	f.watch().Stop()
-	if n := f.cost().Forms; n != 0 {
-		t.Errorf("asked %d times, of a form that nobody doubts", n)
-	}
-}
-
-// TestBuiltInFormIsNotDoubted: the end of a watch of a built-in type says nothing about
-// its form.
-func TestBuiltInFormIsNotDoubted(t *testing.T) {
-	f := newFixture(t, 3)
-	f.list()
-	if n := f.reopen(); n != 0 {
-		t.Errorf("asked %d times", n)
-	}
+// TestCustomGroups: groups with a domain's name that is not Kubernetes' own.
+func TestCustomGroups(t *testing.T) {
 	for group, want := range map[string]bool{
 		"": false, "apps": false, "rbac.authorization.k8s.io": false, "networking.k8s.io": false,
 		"example.com": true, "gateway.networking.k8s.io": true, "snapshot.storage.k8s.io": true,
@@ -256,60 +180,4 @@ func TestUpgradeBeneathAWatch(t *testing.T) {
 		t.Error("the change is noticed: the documents say otherwise")
 	}
 	f.relisted() // compares with the server
-}
-
-// TestFormCannotBeAsked: while the question for the sign fails, watches are cut short
-// less and less often, and the change is noticed when it succeeds.
-func TestFormCannotBeAsked(t *testing.T) {
-	f := newCustomFixture(t)
-	f.list()
-	w := f.watch()
-	f.sim.EndWatches(nil)
-	for range w.ResultChan() {
-	}
-	if err := f.sim.Reconvert(widget("second", "blue")); err != nil {
-		t.Fatal(err)
-	}
-	var failing atomic.Bool
-	failing.Store(true)
-	f.sim.FailNext(func(r *http.Request) bool { return failing.Load() && strings.HasPrefix(r.URL.Path, "/openapi/") }, 1<<30,
-		kubesim.Answer(apierrors.NewServiceUnavailable("starting")))
-	f.forget()
-	// cut is how long the next watch is to last, in seconds.
-	cut := func() string {
-		t.Helper()
-		f.forget()
-		w, err := f.WatchWithContext(t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(599))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.Stop()
-		for _, r := range f.sim.Requests() {
-			if r.Verb == "watch" {
-				return r.Query.Get("timeoutSeconds")
-			}
-		}
-		return "none"
-	}
-	for i, want := range []string{"60", "120", "240", "480", "599", "599"} {
-		if got := cut(); got != want {
-			t.Errorf("watch %d lasts %s s, not %s", i, got, want)
-		}
-		if n := f.cost().Forms; n != 1 {
-			t.Errorf("asked %d times before watch %d", n, i)
-		}
-	}
-	if got := f.colors(); got != "none none none" {
-		t.Errorf("the file has %s", got)
-	}
-	failing.Store(false)
-	if got := cut(); got != "30" {
-		t.Errorf("once it may be asked a watch lasts %s s", got)
-	}
-	if got := f.colors(); got != "none blue none" {
-		t.Errorf("the file has %s", got)
-	}
-	if got := cut(); got != "599" {
-		t.Errorf("and the next %s s", got)
-	}
 }

@@ -40,13 +40,15 @@ type probe struct {
 	// answered: the request is answered by a watch without events, so that the caller's
 	// function goes on.
 	answered bool
+	// since: an answer to a question that was asked later will do.
+	since time.Time
 	// cluster: ask for the UID of kube-system.
 	cluster bool
 	told    clusterAnswer
 	// form: ask for the sign of the served form.
-	form, late       bool
-	sign, definition string
-	err              error // why the question failed
+	form bool
+	sign string
+	err  error // why the question failed
 }
 
 type probeKey struct{}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -29,17 +30,18 @@ import (
 // they are. Stop the informer, then Close.
 //
 // While the server cannot be reached, handlers are told nothing. As with client-go, they
-// get updates without a change whenever the Reflector has to list. It lists when a server
+// get updates without a change whenever their informer has to list. It lists when a server
 // that refused watches allows them, and after a repair that is too large to be handed out
 // change by change. The delete of an object whose final state was missed comes with the
 // last known state, since a watch has no cache.DeletedFinalStateUnknown.
 type Standalone struct {
-	source  *ListerWatcher
+	source  *Reflector
 	queue   *fifo.Queue
 	store   *boltstore.Claimed
 	ctx     context.Context // until Close
 	close   context.CancelFunc
 	popping sync.WaitGroup
+	calls   sync.Mutex // held by each List and Watch
 
 	mu      sync.Mutex
 	cond    sync.Cond
@@ -51,6 +53,8 @@ type Standalone struct {
 }
 
 var _ cache.ListerWatcherWithContext = &Standalone{}
+
+var errClosed = fmt.Errorf("reflector: the source is closed: %w", fifo.ErrClosed)
 
 // NewStandalone claims the source that lw lists until Close. example is an
 // object of the type that lw returns. Errors are those of
@@ -79,13 +83,25 @@ func (s *Standalone) Store() *boltstore.Store { return s.store.Store }
 // State says what the source is doing, and how old the data is.
 func (s *Standalone) State() State { return s.source.State() }
 
-// WaitForFresh is ListerWatcher.WaitForFresh.
+// WaitForFresh is Reflector.WaitForFresh.
 func (s *Standalone) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	return s.source.WaitForFresh(ctx, maxAge)
 }
 
-// IsWatchListSemanticsUnSupported is that of ListerWatcher.
+// IsWatchListSemanticsUnSupported keeps client-go's Reflector from streaming lists, which
+// would fill the memory.
 func (s *Standalone) IsWatchListSemanticsUnSupported() bool { return true }
+
+// refuseStream refuses a streamed list, as a server does that has none: client-go's
+// Reflector then lists. It asks for one where a program has wrapped the ListerWatcher, which
+// hides IsWatchListSemanticsUnSupported.
+func refuseStream(o metav1.ListOptions) error {
+	if o.SendInitialEvents == nil {
+		return nil
+	}
+	return apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("WatchOptions").GroupKind(), "", field.ErrorList{
+		field.Forbidden(field.NewPath("sendInitialEvents"), "lists are not streamed from the file: list, then watch")})
+}
 
 // Close ends all watches, writes what has been accepted, and releases the
 // source.
@@ -102,7 +118,8 @@ func (s *Standalone) Close() error {
 	}
 	s.queue.Close() // unblocks a watch that the disk holds up
 	_ = s.endWatch(context.Background())
-	s.source.Wait()
+	s.calls.Lock() // client-go does not wait for a list that it has given up
+	defer s.calls.Unlock()
 	s.popping.Wait()
 	s.store.Release()
 	if err != nil {
@@ -143,6 +160,11 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 		}
 		return s.page(at, o.Limit)
 	}
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	if s.ctx.Err() != nil {
+		return nil, errClosed
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
@@ -157,14 +179,13 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 		return nil, err
 	}
 	s.queue.DropHeld()
-	list, err := s.source.ListWithContext(ctx, o)
-	if err != nil {
+	if err := s.source.begin(ctx); err != nil {
 		return nil, err
 	}
+	rv := s.queue.AcceptedVersion()
 	if err := s.queue.Flush(ctx); err != nil {
 		return nil, err
 	}
-	rv := list.(*metav1.List).ResourceVersion
 	// Changes that are popped from here on have come after the list.
 	if err := s.queue.WaitDone(ctx); err != nil {
 		return nil, err
@@ -177,7 +198,7 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 	return s.page(at, o.Limit)
 }
 
-// reachable fails while the server refuses watches. The Reflector lists again
+// reachable fails while the server refuses watches. client-go lists again
 // after a refusal, and has the file's objects already.
 func (s *Standalone) reachable(ctx context.Context, o metav1.ListOptions) error {
 	s.mu.Lock()
@@ -186,14 +207,11 @@ func (s *Standalone) reachable(ctx context.Context, o metav1.ListOptions) error 
 	if !refused {
 		return nil
 	}
-	w, err := s.source.WatchWithContext(ctx, o)
-	if err != nil {
-		return err
+	w, err := s.source.open(ctx, o.TimeoutSeconds)
+	if err == nil {
+		w.close()
 	}
-	w.Stop()
-	for range w.ResultChan() { // to its end
-	}
-	return nil
+	return err
 }
 
 // purged is the list of a source whose objects PurgeDenied has deleted.
@@ -205,7 +223,7 @@ func (s *Standalone) purged() runtime.Object {
 	return &metav1.List{}
 }
 
-// noAnswer is an error for which the Reflector tries the watch again. For any
+// noAnswer is an error for which client-go's Reflector tries the watch again. For any
 // other one it lists.
 type noAnswer struct{ error }
 

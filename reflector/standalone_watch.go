@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -23,12 +25,17 @@ func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions)
 	if err := refuseStream(o); err != nil {
 		return nil, err
 	}
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	if s.ctx.Err() != nil {
+		return nil, errClosed
+	}
 	if err := s.endWatch(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.ctx, cancel)
-	inner, err := s.source.WatchWithContext(ctx, o)
+	inner, err := s.source.open(ctx, o.TimeoutSeconds)
 	s.mu.Lock()
 	s.refused = isDenied(err)
 	s.mu.Unlock()
@@ -45,7 +52,8 @@ func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions)
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
 		w.Stop()
-		return nil, fmt.Errorf("reflector: watch %s: %w", s.store.Source(), fifo.ErrClosed)
+		inner.close()
+		return nil, errClosed
 	}
 	s.current, s.latest = w, w
 	s.cond.Broadcast()
@@ -102,7 +110,7 @@ func (s *Standalone) deliver(d cache.Delta) {
 	}
 }
 
-// event is what a change looks like to the Reflector. Changes that are too many to
+// event is what a change looks like to client-go's Reflector. Changes that are too many to
 // be handed out one by one lead to a list, as an expired version does.
 func (s *Standalone) event(d cache.Delta) (watch.Event, uint64) {
 	again := func(why string) watch.Event {
@@ -127,7 +135,7 @@ func (s *Standalone) event(d cache.Delta) (watch.Event, uint64) {
 // stream is a watch of a Standalone.
 type stream struct {
 	s      *Standalone
-	inner  watch.Interface
+	inner  *watcher
 	ctx    context.Context
 	cancel context.CancelFunc
 	began  time.Time
@@ -143,12 +151,9 @@ type stream struct {
 func (w *stream) ResultChan() <-chan watch.Event { return w.out }
 
 // Stop implements watch.Interface.
-func (w *stream) Stop() {
-	w.cancel()
-	w.inner.Stop()
-}
+func (w *stream) Stop() { w.cancel() }
 
-// send hands an event to the Reflector, unless the watch has ended.
+// send hands an event to client-go's Reflector, unless the watch has ended.
 func (w *stream) send(ev watch.Event) bool {
 	w.sending.Lock()
 	defer w.sending.Unlock()
@@ -164,17 +169,14 @@ func (w *stream) send(ev watch.Event) bool {
 	}
 }
 
-// shortest is how long a watch without an event lasts. After a shorter one the Reflector
-// lists (cache.VeryShortWatchError), and its handlers are told every object again.
-const shortest = time.Second
-
-// linger waits until the watch may end.
+// linger waits until the watch may end. After one of less than a second without an event,
+// client-go lists (cache.VeryShortWatchError), and its handlers are told every object again.
 func (w *stream) linger() {
 	w.sending.Lock()
 	handed := w.handed
 	w.sending.Unlock()
 	clk := w.s.source.clock
-	if left := shortest - clk.Since(w.began); !handed && left > 0 {
+	if left := shortestWatch - clk.Since(w.began); !handed && left > 0 {
 		select {
 		case <-w.ctx.Done():
 		case <-clk.After(left):
@@ -185,42 +187,49 @@ func (w *stream) linger() {
 // pump puts what the server sends into the queue. The queue hands it out once it is
 // in the file.
 func (w *stream) pump() {
-	defer func() {
-		w.linger()
-		w.Stop()
-		w.sending.Lock()
-		defer w.sending.Unlock()
-		w.ended = true
-		close(w.out)
-	}()
-	q := w.s.queue
-	for ev := range w.inner.ResultChan() {
-		var err error
-		switch ev.Type {
-		case watch.Added:
-			err = q.Add(ev.Object)
-		case watch.Modified:
-			err = q.Update(ev.Object)
-		case watch.Deleted:
-			err = q.Delete(ev.Object)
-		case watch.Bookmark:
-			// The Reflector takes its version for that of its objects.
-			if rv := versionOf(ev.Object); rv != "" {
-				if err = q.Bookmark(rv); err == nil {
-					err = q.WaitVersion(w.ctx, rv)
-				}
-			}
-			if err == nil && !w.send(ev) {
-				return
-			}
-		default:
-			if !w.send(ev) {
-				return
-			}
-		}
-		// The queue has reported what it could not store.
-		if errors.Is(err, fifo.ErrClosed) || w.ctx.Err() != nil {
-			return
+	err := w.inner.follow(w.ctx, w.take)
+	if err == nil && w.ctx.Err() == nil { // the next watch asks or repairs, and need not wait
+		_ = w.bookmark(w.resumeAt())
+	}
+	w.linger()
+	w.Stop()
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	w.ended = true
+	close(w.out)
+}
+
+// take puts an event into the queue. client-go's Reflector gets errors at once, and bookmarks
+// once their version can be read.
+func (w *stream) take(ev watch.Event) error {
+	if ev.Type == watch.Error {
+		w.send(ev)
+		return nil
+	}
+	if err := w.s.source.take(ev); err != nil || ev.Type != watch.Bookmark {
+		return err
+	}
+	return w.bookmark(ev)
+}
+
+// bookmark hands out a bookmark, whose version client-go takes for that of its objects.
+func (w *stream) bookmark(ev watch.Event) error {
+	if rv := versionOf(ev.Object); rv != "" {
+		if err := w.s.queue.WaitVersion(w.ctx, rv); err != nil {
+			return err
 		}
 	}
+	w.send(ev)
+	return nil
+}
+
+// resumeAt is an event with the version up to which everything has been accepted.
+func (w *stream) resumeAt() watch.Event {
+	s := w.s.source
+	obj := reflect.New(reflect.TypeOf(s.example).Elem()).Interface().(runtime.Object)
+	obj.GetObjectKind().SetGroupVersionKind(s.example.GetObjectKind().GroupVersionKind())
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetResourceVersion(s.queue.AcceptedVersion())
+	}
+	return watch.Event{Type: watch.Bookmark, Object: obj}
 }

@@ -111,9 +111,6 @@ const (
 	ReasonDamaged  = "damage in the file"
 	ReasonCluster  = "another cluster"
 	ReasonAudit    = "audit"
-	// The server counts another number of objects at the file's version: it has
-	// been restored, and has overtaken that version since.
-	ReasonCounts = "number of objects differs"
 	// There is no version to go on from: the server gives lists none, or the
 	// objects have been purged, or nothing shows that versions move with each
 	// change.
@@ -123,8 +120,6 @@ const (
 	ReasonUnreadable = "watches end in errors"
 	// Objects that a list or the watch has brought could not be stored.
 	ReasonUnstored = "objects not stored"
-	// The server serves a custom resource in another form than at the last list.
-	ReasonForm = "served form has changed"
 	// The file differed from the server's list of the same version: the watch has left
 	// out changes.
 	ReasonDiffers = "differs from a list"

@@ -30,9 +30,8 @@ func phaseOf(err error) Phase {
 	return PhaseOffline
 }
 
-// denied notes a refusal, and purges if it has lasted. by is what the server has said
-// about itself in it.
-func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server) {
+// denied notes a refusal, and purges if it has lasted.
+func (s *Reflector) denied(ctx context.Context, err error) {
 	lasted := s.link.refuses()
 	s.enter(PhaseDenied, err.Error())
 	if !s.o.PurgeDenied || lasted < purgeAfter {
@@ -48,18 +47,18 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server
 		return // purged
 	}
 	known := s.store.State()
-	if apierrors.IsUnexpectedServerError(err) && by.FlowSchemaUID == "" && known.FlowSchemaUID != "" {
-		return // a gateway may have answered in place of the server
-	}
 	if s.cluster.server != "" {
-		id, by, err := s.cluster.identify(ctx, known, by)
-		if err == nil && id.other {
-			if err = s.cluster.empty(ctx, known, by); err == nil { // none of its objects has been deleted
-				s.another()
+		id, failed := s.cluster.identify(ctx, known, time.Now())
+		if failed == nil && id.other {
+			if failed = s.cluster.empty(ctx, known, id.by); failed == nil { // none of its objects has been deleted
+				s.link.another()
 			}
 		}
-		if err != nil || id.other || !id.sure {
+		if failed != nil || id.other || !id.sure {
 			return
+		}
+		if apierrors.IsUnexpectedServerError(err) && id.by.ClusterUID == "" {
+			return // a gateway may have answered in place of the server
 		}
 	}
 	if err := s.queue.Purge(ctx); err != nil {

@@ -116,7 +116,7 @@ func (s *status) get() State {
 }
 
 // State says what the source is doing and has done.
-func (s *ListerWatcher) State() State {
+func (s *Reflector) State() State {
 	st := s.status.get()
 	if (st.Phase == PhaseLive || st.Phase == PhaseCatchingUp) && !s.link.is(linkStated) { // nothing is being watched
 		st.Phase, st.Since = PhaseConnecting, s.link.doubtedAt()
@@ -146,7 +146,7 @@ func (s *ListerWatcher) State() State {
 }
 
 // enter enters a phase, and reports it if it is another one.
-func (s *ListerWatcher) enter(p Phase, reason string) {
+func (s *Reflector) enter(p Phase, reason string) {
 	if !s.status.enter(p, reason, s.clock.Now(), s.link.doubtedAt()) {
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,14 +18,14 @@ import (
 // together share one connection. Call it before a client is built. A config that was wrapped
 // before stays as it is.
 func WrapConfig(cfg *rest.Config) *rest.Config {
-	clusters := &clusterAnswers{newQuestions(), map[string]clusterAnswer{}}
-	forms := &formAnswers{newQuestions(), map[string]answer{}, map[string]serverVersion{}}
-	gate, speed := newGate(), newLinkSpeed()
+	clusters := &clusterAnswers{make(turnToAsk, 1), map[string]clusterAnswer{}}
+	forms := &formAnswers{make(turnToAsk, 1), map[string]answer{}}
+	gate := newGate()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		if wrapped(rt) {
 			return rt // two would sift each other's answers
 		}
-		return &transport{next: rt, clusters: clusters, forms: forms, gate: gate, speed: speed, plain: cfg.DisableCompression}
+		return &transport{next: rt, clusters: clusters, forms: forms, gate: gate, plain: cfg.DisableCompression}
 	})
 	return cfg
 }
@@ -51,7 +50,6 @@ type transport struct {
 	clusters *clusterAnswers
 	forms    *formAnswers
 	gate     *gate
-	speed    *linkSpeed
 	plain    bool // answers must not be compressed
 }
 
@@ -85,10 +83,10 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer p.mu.Unlock()
 	p.note(req.URL)
 	if p.cluster {
-		p.told, p.err = t.clusterUID(req)
+		p.told, p.err = t.clusterUID(req, p.since)
 	}
 	if p.form {
-		p.sign, p.definition, p.err = t.servedForm(req, p.late)
+		p.sign, p.err = t.servedForm(req, p.since)
 	}
 	if p.answered {
 		return &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -106,12 +104,6 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// ask sends a question of the transport's own, such as which cluster answers. It may be the
-// request that makes the connection, so it measures the link, too.
-func (t *transport) ask(req *http.Request) (*http.Response, error) {
-	return t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return t.next.RoundTrip(t.speed.trace(req)) })
-}
-
 // fetch asks for the path, as metadata where the server can give that, with the
 // credentials of req. It reads a small body, unless there is a query. resp is nil if the
 // server has not answered; its body is closed.
@@ -121,7 +113,7 @@ func (t *transport) fetch(ctx context.Context, req *http.Request, path, query st
 	get := req.Clone(ctx)
 	get.URL.Path, get.URL.RawPath, get.URL.RawQuery = path, "", query
 	get.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-	if resp, err = t.ask(get); err != nil {
+	if resp, err = t.gate.roundTrip(get, t.next.RoundTrip); err != nil {
 		return nil, nil, err
 	}
 	defer resp.Body.Close()
@@ -137,31 +129,23 @@ func failed(resp *http.Response) error {
 	return apierrors.NewGenericServerResponse(resp.StatusCode, "get", schema.GroupResource{}, "", resp.Status, 0, true)
 }
 
-// questions are those that the sources of one config ask about its servers, one at a time.
+// turnToAsk is taken by the sources of one config that ask about its servers, one at a time.
 // Sources that start together share an answer: it serves all that waited for it.
-type questions struct {
-	begun *atomic.Uint64 // counts them
-	turn  chan struct{}  // to ask, and to touch the answers
-}
+type turnToAsk chan struct{}
 
-func newQuestions() questions { return questions{&atomic.Uint64{}, make(chan struct{}, 1)} }
-
-// begin waits for the turn to ask the question of number n, until end is called. Answers to
-// questions above came were asked for after begin was called.
-func (q questions) begin(ctx context.Context) (came, n uint64, end func(), err error) {
-	came = q.begun.Load()
+// begin waits for the turn to ask, and to touch the answers, until end is called.
+func (t turnToAsk) begin(ctx context.Context) (end func(), err error) {
 	select {
-	case q.turn <- struct{}{}:
-		return came, q.begun.Add(1), func() { <-q.turn }, nil
+	case t <- struct{}{}:
+		return func() { <-t }, nil
 	case <-ctx.Done():
-		return 0, 0, nil, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
 // measure sends a request. It counts the bytes of the answer if the request is a
 // page's.
 func (t *transport) measure(req *http.Request) (*http.Response, error) {
-	req = t.speed.trace(req)
 	p, _ := req.Context().Value(rawKey{}).(*rawPage)
 	if p == nil {
 		return t.next.RoundTrip(req)

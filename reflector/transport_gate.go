@@ -38,7 +38,7 @@ func (g *gate) roundTrip(req *http.Request, next func(*http.Request) (*http.Resp
 		if resp.StatusCode != http.StatusSwitchingProtocols {
 			resp.Body = &gated{resp.Body, g, req.Context()}
 		}
-	case req.Context().Err() == nil && !errors.Is(err, errNoRoom):
+	case req.Context().Err() == nil:
 		g.up.Store(false)
 	}
 	return resp, err

@@ -3,31 +3,20 @@ package reflector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
-// WatchWithContext opens a watch at the version up to which everything has been accepted,
-// whatever the Reflector believes. If the link was broken, it first asks the server for
-// its version. It relists if the version has expired, if the server has gone back, or for
-// another reason of reasonToRelist.
-func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	if err := refuseStream(o); err != nil {
-		return nil, err
-	}
-	if !s.calls.begin() {
-		return nil, errEnded
-	}
-	defer s.calls.end()
+// open opens a watch at the version up to which everything has been accepted. If the link
+// was broken, it first asks the server for its version. It relists if the version has
+// expired, if the server has gone back, or for another reason of reasonToRelist.
+func (s *Reflector) open(ctx context.Context, timeoutSeconds *int64) (*watcher, error) {
 	if s.status.in(PhaseStarting) {
 		s.enter(PhaseConnecting, "")
 	}
-	repaired := false
 	for {
 		reason, err := s.reasonToRelist(ctx)
 		if err != nil {
@@ -36,14 +25,13 @@ func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptio
 		if reason != "" {
 			switch err := s.relistBeforeWatch(ctx, reason); {
 			case err == nil:
-				repaired = true
 			case s.postpone(ctx, reason):
 				continue
 			default:
 				return nil, err
 			}
 		}
-		if w, err := s.openWatch(ctx, o, repaired); w != nil || err != nil {
+		if w, err := s.openWatch(ctx, timeoutSeconds); w != nil || err != nil {
 			return w, err
 		}
 	}
@@ -51,8 +39,8 @@ func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptio
 
 // openWatch opens the watch. It returns nil, without an error, if a relist must come
 // first: the server has changed since it was asked, or the version has expired.
-func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, repaired bool) (opened watch.Interface, err error) {
-	o, phase := s.watchOptions(o)
+func (s *Reflector) openWatch(ctx context.Context, timeoutSeconds *int64) (opened *watcher, err error) {
+	o, phase := s.watchOptions(timeoutSeconds)
 	end := func() {}
 	defer func() {
 		if opened == nil {
@@ -61,7 +49,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	}()
 	var p *pulse
 	var changed *changedSince
-	w, over := s.left.take(o.ResourceVersion)
+	w, over := s.takeLeft(o.ResourceVersion)
 	if w != nil {
 		s.proving.keep(nil)
 		o.TimeoutSeconds = nil
@@ -95,7 +83,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 		}
 		return nil, s.fail(ctx, err)
 	}
-	if asked, _ := s.cluster.answeredOver(); phase == PhaseLive && over != asked {
+	if asked := s.cluster.stated().over(); phase == PhaseLive && over != asked {
 		// The version was stated over another connection. If the server has been
 		// restored since, this watch would be silent for ever. A short watch
 		// would notice that by itself.
@@ -111,27 +99,24 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	s.link.answers()
 	s.status.resumed(func() uint64 { return s.store.State().Bytes })
 	s.enter(phase, "")
-	return s.stream(w, p, o.TimeoutSeconds, repaired, changed, end), nil
+	return s.watcher(w, p, o.TimeoutSeconds, changed, end), nil
 }
 
 // watchOptions returns the options of the watch that goes on from what has been accepted,
 // and the phase of the source once it is open. A watch that catches up is a short one.
-func (s *ListerWatcher) watchOptions(o metav1.ListOptions) (metav1.ListOptions, Phase) {
-	o.ResourceVersion = s.queue.AcceptedVersion()
-	o.AllowWatchBookmarks = true
+func (s *Reflector) watchOptions(timeoutSeconds *int64) (metav1.ListOptions, Phase) {
+	o := metav1.ListOptions{ResourceVersion: s.queue.AcceptedVersion(), AllowWatchBookmarks: true,
+		TimeoutSeconds: timeoutSeconds}
 	phase := PhaseLive
 	if !s.queue.Reached() {
 		phase = PhaseCatchingUp
 		s.shorten(&o)
 	}
-	if wait, due := s.form.doubtful(); due && (o.TimeoutSeconds == nil || *o.TimeoutSeconds > wait) {
-		o.TimeoutSeconds = new(wait)
-	}
 	return o, phase
 }
 
 // shorten makes a watch short enough to bring a bookmark soon, if that helps.
-func (s *ListerWatcher) shorten(o *metav1.ListOptions) {
+func (s *Reflector) shorten(o *metav1.ListOptions) {
 	short := int64(s.o.confirmTimeout / time.Second)
 	if !s.link.bookmarkless() && (o.TimeoutSeconds == nil || *o.TimeoutSeconds > short) {
 		o.TimeoutSeconds = &short
@@ -140,7 +125,7 @@ func (s *ListerWatcher) shorten(o *metav1.ListOptions) {
 
 // reasonToRelist asks the server as far as needed. It returns the reason for a relist before
 // a watch opens, "" if there is none.
-func (s *ListerWatcher) reasonToRelist(ctx context.Context) (string, error) {
+func (s *Reflector) reasonToRelist(ctx context.Context) (string, error) {
 	if reason := s.unusable(); reason != "" {
 		return reason, nil
 	}
@@ -153,31 +138,20 @@ func (s *ListerWatcher) reasonToRelist(ctx context.Context) (string, error) {
 		}
 	}
 	switch {
-	case s.form.changed(ctx):
-		return ReasonForm, nil
 	case s.unstored.due():
 		return ReasonUnstored, nil
 	case s.mustProve():
 		return ReasonUnconfirmed, nil
 	}
-	s.fresh.putOff(s.proofIn())
 	if d, ok := s.auditIn(); ok && d <= 0 {
 		return ReasonAudit, nil
-	}
-	differs, err := s.audit.miscounted(ctx)
-	if err != nil {
-		return "", s.fail(ctx, fmt.Errorf("count %s: %w", s.store.Source(), err))
-	}
-	if differs {
-		s.restored()
-		return ReasonCounts, nil
 	}
 	return "", nil
 }
 
 // auditIn is how long it is until an audit. ok says whether there will be one. No start
 // waits for an audit: if it can, the watch first proves that nothing was missed.
-func (s *ListerWatcher) auditIn() (d time.Duration, ok bool) {
+func (s *Reflector) auditIn() (d time.Duration, ok bool) {
 	if !s.queue.Reached() && !s.status.in(PhaseLive) && !s.link.bookmarkless() {
 		return 0, false
 	}
@@ -190,15 +164,15 @@ func (s *ListerWatcher) auditIn() (d time.Duration, ok bool) {
 // wantsProof says whether only a full list can confirm the state, and whether that is
 // worth it: once in a life of the process, and for a caller that waits. It is not while the
 // list that has answered the question may still confirm.
-func (s *ListerWatcher) wantsProof() bool {
+func (s *Reflector) wantsProof() bool {
 	return !s.queue.Reached() && s.link.bookmarkless() && !s.proving.compares() && (s.queue.Confirmed().IsZero() || s.fresh.want())
 }
 
 // mustProve says whether such a list is to be read now.
-func (s *ListerWatcher) mustProve() bool { return s.wantsProof() && s.proofIn() <= 0 }
+func (s *Reflector) mustProve() bool { return s.wantsProof() && s.proofIn() <= 0 }
 
 // proofIn is how long such a list is put off, zero or less if it is not.
-func (s *ListerWatcher) proofIn() time.Duration {
+func (s *Reflector) proofIn() time.Duration {
 	if !s.wantsProof() {
 		return 0
 	}
@@ -207,18 +181,15 @@ func (s *ListerWatcher) proofIn() time.Duration {
 
 // listIn is how long lists of everything are put off that the watch does not depend on:
 // callers may ask for more of them than a server should send.
-func (s *ListerWatcher) listIn() time.Duration { return max(s.audit.putOff(), s.pace.left()) }
+func (s *Reflector) listIn() time.Duration { return max(s.audit.putOff(), s.pace.left()) }
 
 // postpone puts off a failed relist if the watch does not depend on it.
-func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {
+func (s *Reflector) postpone(ctx context.Context, reason string) bool {
 	switch {
 	case ctx.Err() != nil:
 		return false
 	case reason == ReasonUnstored:
 		s.unstored.tried()
-		return true
-	case reason == ReasonForm:
-		s.form.postpone()
 		return true
 	case reason == ReasonAudit || reason == ReasonUnconfirmed:
 		s.audit.postpone()

@@ -39,7 +39,7 @@ type ahead struct {
 	ended   bool  // nothing more comes
 	failed  bool  // something is missing
 	bytes   int64 // received over earlier watches
-	taken   bool  // a Reflector reads it
+	taken   bool  // it is followed
 }
 
 var _ watch.Interface = &ahead{}
@@ -52,16 +52,14 @@ func openAhead(ctx context.Context, requests *requests, patience time.Duration, 
 	return a
 }
 
-// again opens the watch again where it broke, if the server allows that. It says whether
-// the watch broke.
-func (a *ahead) again(ctx context.Context, requests *requests, patience time.Duration) bool {
+// again opens the watch again where it broke, if the server allows that.
+func (a *ahead) again(ctx context.Context, requests *requests, patience time.Duration) {
 	a.mu.Lock()
 	broke := a.ended && !a.failed
 	a.mu.Unlock()
 	if broke {
 		a.open(ctx, requests, patience)
 	}
-	return broke
 }
 
 // open opens the watch, without waiting for the answer. The watch lives as long as
@@ -140,29 +138,12 @@ func nextOf(ctx context.Context, w watch.Interface) (ev watch.Event, ok bool) {
 	return ev, ok
 }
 
-// left is the watch, if any, that a relist has left for the next Watch call.
-type left struct {
-	mu sync.Mutex
-	a  *ahead
-}
-
-// put keeps a, and stops the watch that was left before.
-func (l *left) put(a *ahead) {
-	l.mu.Lock()
-	old := l.a
-	l.a = a
-	l.mu.Unlock()
-	old.Stop()
-}
-
-// take returns the watch, if it is whole and began at this version, and its connection.
-// It waits for a server that has not answered yet: a second watch would wait for the same
-// answer.
-func (l *left) take(rv string) (watch.Interface, string) {
-	l.mu.Lock()
-	a := l.a
-	l.a = nil
-	l.mu.Unlock()
+// takeLeft returns the watch that a relist has left, if it is whole and began at this version,
+// and its connection. It waits for a server that has not answered yet: a second watch would
+// wait for the same answer.
+func (s *Reflector) takeLeft(rv string) (watch.Interface, string) {
+	a := s.left
+	s.left = nil
 	if a == nil {
 		return nil, ""
 	}

@@ -19,10 +19,10 @@ func TestWatchAhead(t *testing.T) {
 		f.list()
 		rv := f.queue.AcceptedVersion()
 		open := func() *ahead { return openAhead(f.t.Context(), &f.requests, time.Minute, rv) }
-		f.left.a = open()
+		f.left = open()
 		f.create("kept")
 		after(time.Second)
-		w, _ := f.left.take(rv)
+		w, _ := f.takeLeft(rv)
 		f.create("later")
 		for _, want := range []string{"kept", "later"} {
 			if ev := f.next(w); ev.Type != watch.Added || ev.Object.(*corev1.ConfigMap).Name != want {
@@ -30,8 +30,8 @@ func TestWatchAhead(t *testing.T) {
 			}
 		}
 		w.Stop()
-		f.left.a = open()
-		if w, _ := f.left.take("1"); w != nil {
+		f.left = open()
+		if w, _ := f.takeLeft("1"); w != nil {
 			t.Error("given for another version")
 		}
 		a := open()
@@ -43,8 +43,8 @@ func TestWatchAhead(t *testing.T) {
 		}
 		f.create("last")
 		after(time.Second)
-		f.left.a = a
-		w, _ = f.left.take(rv)
+		f.left = a
+		w, _ = f.takeLeft(rv)
 		for _, want := range []string{"kept", "later", "between", "last"} {
 			if ev := f.next(w); ev.Object.(*corev1.ConfigMap).Name != want {
 				t.Errorf("%+v, want %s", ev, want)
@@ -52,9 +52,9 @@ func TestWatchAhead(t *testing.T) {
 		}
 		w.Stop()
 		f.sim.Compact()
-		f.left.a = open()
+		f.left = open()
 		after(time.Second)
-		if w, _ := f.left.take(rv); w != nil {
+		if w, _ := f.takeLeft(rv); w != nil {
 			t.Error("given though expired")
 		}
 	})

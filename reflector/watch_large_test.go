@@ -31,7 +31,7 @@ func TestLargeEventOverSlowLink(t *testing.T) {
 				if told := f.takeTold(); told != "Updated cm1" || f.State().Phase != PhaseLive {
 					t.Errorf("told %q, %s", told, f.State())
 				}
-				f.costs("in five minutes", kubesim.Cost{Questions: 3, Watches: 3, Bytes: 1_000_000})
+				f.costs("in five minutes", kubesim.Cost{Questions: 3, Watches: 3, Others: 2, Bytes: 1_000_000})
 			})
 		})
 	}

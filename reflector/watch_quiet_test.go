@@ -5,7 +5,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
@@ -28,7 +27,7 @@ func TestNoBookmarks(t *testing.T) {
 		if !f.queue.HasSynced() {
 			t.Error("not synced")
 		}
-		f.costs("start", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Forms: 2, Bytes: 2400})
+		f.costs("start", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Others: 1, Forms: 2, Bytes: 2700})
 		if st := f.State(); st.Phase != PhaseLive || st.Relists[ReasonUnconfirmed] != 1 {
 			t.Errorf("%#v", st)
 		}
@@ -37,7 +36,7 @@ func TestNoBookmarks(t *testing.T) {
 		f.sim.DropConnections()
 		after(time.Minute)
 		// Each round may be sent into a connection that is closing, once.
-		f.costs("after a broken link", kubesim.Cost{Questions: 2, Watches: 2, Bytes: 730})
+		f.costs("after a broken link", kubesim.Cost{Questions: 2, Watches: 2, Others: 1, Bytes: 730})
 		if st := f.State(); st.Phase != PhaseCatchingUp || !st.Confirmed.Equal(confirmed) {
 			t.Errorf("%#v", st)
 		}
@@ -48,7 +47,7 @@ func TestNoBookmarks(t *testing.T) {
 		}
 		f.cost()
 		after(3 * time.Hour) // no storm
-		f.costs("in three quiet hours", kubesim.Cost{Questions: 32, Watches: 31, Bytes: 11700})
+		f.costs("in three quiet hours", kubesim.Cost{Questions: 32, Watches: 31, Others: 3, Bytes: 11700})
 		if diff := f.differs(); diff != "" {
 			t.Error(diff)
 		}
@@ -63,11 +62,7 @@ func TestTimeoutAfterExpiry(t *testing.T) {
 		f.other()
 		f.doubtLink()
 		f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewResourceExpired("too old resource version")))
-		w, err := f.WatchWithContext(f.t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(400))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Stop()
+		f.watchFor(new(int64(400)))
 		var timeouts []string
 		for _, r := range f.sim.Requests() {
 			if r.Verb == "watch" {
@@ -97,7 +92,7 @@ func TestSilentWatch(t *testing.T) {
 		if n := len(f.store.ListKeys()); n != 6 {
 			t.Errorf("%d objects", n)
 		}
-		f.costs("replaced", kubesim.Cost{Questions: 1, Watches: 2, Bytes: 700})
+		f.costs("replaced", kubesim.Cost{Questions: 1, Watches: 2, Others: 1, Bytes: 1000})
 		if st := f.State(); st.Phase != PhaseLive {
 			t.Errorf("%#v", st)
 		}
@@ -121,7 +116,7 @@ func TestIdleCluster(t *testing.T) {
 		after(time.Second)
 		f.cost()
 		after(6 * time.Hour)
-		f.costs("six hours", kubesim.Cost{Questions: 62, Watches: 60, Bytes: 22000})
+		f.costs("six hours", kubesim.Cost{Questions: 62, Watches: 60, Others: 3, Bytes: 22000})
 		if diff := f.differs(); diff != "" {
 			t.Error(diff)
 		}

@@ -1,9 +1,8 @@
 package reflector
 
 import (
+	"context"
 	"errors"
-	"reflect"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,12 +14,10 @@ import (
 	"github.com/kubewake/kubewake/internal/versions"
 )
 
-// watcher passes a server's events on to the Reflector. It hides the event that says that
-// the version has expired. The next Watch repairs that, while the Reflector would wait
-// for its backoff and list. It is one type because each event may end the watch for any of
-// its reasons.
+// watcher follows an open watch, until its server, its reader or a reason to ask or to list
+// ends it. It is one type because each event may end the watch for any of its reasons.
 type watcher struct {
-	s     *ListerWatcher
+	s     *Reflector
 	inner watch.Interface
 	p     *pulse    // counts its bytes; nil if they cannot be seen
 	until time.Time // when the server should end it
@@ -30,15 +27,13 @@ type watcher struct {
 	moved bool   // something has come
 	newer bool   // something newer than from has come
 	wrong bool   // the last thing that came was an error
-	out   chan watch.Event
-	done  chan struct{}
-	once  sync.Once
+	began time.Time
 	// changed is what it has brought since a list was asked for; nil without one. proved
 	// ends the comparison with that list.
 	changed *changedSince
 	proved  func()
 
-	// The rest is run's.
+	// The rest is follow's.
 	damaged <-chan struct{}
 	last    time.Time   // when the last event was passed on
 	seen    int64       // bytes that had come by then
@@ -47,42 +42,36 @@ type watcher struct {
 	again   clockTimer  // unstored objects are to be listed
 }
 
-// stream returns the watch that the Reflector reads, over one that was opened.
-func (s *ListerWatcher) stream(inner watch.Interface, p *pulse, timeoutSeconds *int64, repaired bool,
-	changed *changedSince, proved func()) watch.Interface {
+// watcher returns one over a watch that was opened.
+func (s *Reflector) watcher(
+	inner watch.Interface, p *pulse, timeoutSeconds *int64, changed *changedSince, proved func(),
+) *watcher {
 	w := &watcher{s: s, inner: inner, p: p, changed: changed, proved: proved,
-		quiet: s.patience.get(), from: s.queue.NewestVersion(), out: make(chan watch.Event), done: make(chan struct{})}
+		quiet: s.patience.get(), from: s.queue.NewestVersion(), began: s.clock.Now()}
 	if timeoutSeconds != nil {
 		timeout := time.Duration(*timeoutSeconds) * time.Second
-		w.until = s.clock.Now().Add(timeout)
+		w.until = w.began.Add(timeout)
 		w.short = timeout <= s.o.confirmTimeout
 		if w.short && timeout < w.quiet { // the server ends it itself, unless the link is dead
 			w.quiet = timeout + askPatience
 		}
 	}
-	go w.run(repaired)
 	return w
 }
 
-// ResultChan implements watch.Interface.
-func (w *watcher) ResultChan() <-chan watch.Event { return w.out }
-
-// Stop implements watch.Interface.
-func (w *watcher) Stop() {
-	w.once.Do(func() { close(w.done) })
+// close ends the watch before it is followed, or after that.
+func (w *watcher) close() {
 	w.proved() // before a relist may begin
 	w.inner.Stop()
 }
 
-// run passes events on until the watch ends.
-func (w *watcher) run(repaired bool) {
-	defer close(w.out)
-	defer w.inner.Stop()
-	defer w.proved()
-	// The Reflector still has the version from before the repair.
-	if repaired && !w.send(w.bookmark()) {
-		return
-	}
+// errShort: a watch has ended at once.
+var errShort = errors.New("reflector: the watch has ended in less than a second, without an event")
+
+// follow hands each event to take, until the watch ends. The error is take's, or that the
+// watch has ended at once, without an event.
+func (w *watcher) follow(ctx context.Context, take func(watch.Event) error) error {
+	defer w.close()
 	clk := w.s.clock
 	w.last, w.seen = clk.Now(), w.p.seenBytes()
 	w.alarm = clk.NewTimer(w.quiet)
@@ -94,32 +83,34 @@ func (w *watcher) run(repaired bool) {
 	w.again.reset(w.s.unstored.in())
 	w.damaged = w.s.store.Damaged()
 	for {
-		if ev, ok := w.next(); !ok || !w.pass(ev) {
-			return
+		ev, end, err := w.next(ctx)
+		if end || err != nil {
+			return err
+		}
+		if end, err = w.pass(ev, take); end || err != nil {
+			return err
 		}
 	}
 }
 
-// next waits for the server's next event. ok is false if the watch is over, because the
-// server, the Reflector or a reason to ask or to list has ended it.
-func (w *watcher) next() (ev watch.Event, ok bool) {
+// next waits for the server's next event. end says that the watch is over, because the
+// server, the reader or a reason to ask or to list has ended it.
+func (w *watcher) next(ctx context.Context) (ev watch.Event, end bool, err error) {
 	for {
 		select {
 		case <-w.alarm.C():
 			if !w.isQuiet() {
 				continue
 			}
-			w.s.doubtLink()
+			w.s.doubtLink() // so the server is asked
 			w.s.patience.exceeded()
-			w.send(w.bookmark()) // the next Watch asks the server
-			return ev, false
+			return ev, true, nil
 		case <-w.s.fresh.hurry:
 			if !w.mustAsk() {
 				continue
 			}
-			w.s.doubtLink()
-			w.send(w.bookmark()) // the next Watch asks the server
-			return ev, false
+			w.s.doubtVersion() // so the server is asked
+			return ev, true, nil
 		case <-w.s.queue.Unstored():
 			w.again.reset(w.s.unstored.in())
 			continue
@@ -128,39 +119,33 @@ func (w *watcher) next() (ev watch.Event, ok bool) {
 				w.again.reset(d, due)
 				continue
 			}
-			w.send(w.bookmark()) // the next Watch lists for the unstored objects
-			return ev, false
+			return ev, true, nil // a list is read for the unstored objects
 		case <-w.audit.C:
 			if d, due := w.s.auditIn(); (!due || d > 0) && !w.s.mustProve() {
 				w.audit.reset(w.readIn()) // the waiting callers are gone
 				continue
 			}
-			w.send(w.bookmark()) // the next Watch compares everything
-			return ev, false
+			return ev, true, nil // everything is compared
 		case <-w.s.proving.differs:
 			if !w.s.link.is(linkDisproved) {
 				continue // a relist has repaired it
 			}
-			w.send(w.bookmark()) // the next Watch relists
-			return ev, false
+			return ev, true, nil // everything is compared
 		case <-w.damaged:
-			w.s.doubtLink()
+			w.s.doubtLink() // everything is read
 			w.s.queue.Unconfirm(false)
-			w.send(w.bookmark()) // the next Watch relists
-			return ev, false
-		case <-w.done: // the channel may stay open
-			return ev, false
-		case ev, ok = <-w.inner.ResultChan():
+			return ev, true, nil
+		case <-ctx.Done(): // the channel may stay open
+			return ev, true, nil
+		case ev, ok := <-w.inner.ResultChan():
+			if ctx.Err() != nil { // an end after that says nothing about the link
+				return ev, true, nil
+			}
+			if !ok {
+				return ev, true, w.ended()
+			}
+			return ev, false, nil
 		}
-		select {
-		case <-w.done: // an end after Stop says nothing about the link
-			return ev, false
-		default:
-		}
-		if !ok {
-			w.ended()
-		}
-		return ev, ok
 	}
 }
 
@@ -192,27 +177,22 @@ func (w *watcher) mustAsk() bool {
 	if _, asked := w.s.queue.Target(); (w.short || kept && !reached) && (w.s.queue.Proven().Before(asked) || w.s.proving.mode == ConfirmList && !reached) {
 		return false // so it is here; or a list has given it, which may be large with ConfirmList
 	}
-	d := w.s.proofIn()
-	if d <= 0 || w.s.proving.willHelp() {
+	if w.s.proofIn() <= 0 || w.s.listsForWaiting() {
 		return true
 	}
-	w.s.fresh.putOff(d) // nothing else can confirm, and the watch goes on until then
-	w.audit.reset(w.readIn())
+	w.audit.reset(w.readIn()) // nothing else can confirm, and the watch goes on until then
 	return false
 }
 
-// pass hands an event to the Reflector, and notes what it says about the link. It returns
-// false once the watch is over.
-func (w *watcher) pass(ev watch.Event) bool {
+// pass hands an event on, and notes what it says about the link. end says that the watch is
+// over.
+func (w *watcher) pass(ev watch.Event, take func(watch.Event) error) (end bool, err error) {
 	failed := ev.Type == watch.Error
 	if w.wrong = failed; failed {
 		w.s.doubtLink()
 		if isExpired(apierrors.FromObject(ev.Object)) {
-			w.s.link.expired()
-			// The Reflector backs off from a watch that brings no event in its first
-			// second.
-			w.send(w.bookmark())
-			return false
+			w.s.link.expired() // so a relist comes before the next watch
+			return true, nil
 		}
 	}
 	if !w.moved && (!failed || unreadable(apierrors.FromObject(ev.Object))) {
@@ -228,8 +208,8 @@ func (w *watcher) pass(ev watch.Event) bool {
 	w.changed.add(ev)
 	rv := versionOf(ev.Object) // from then on the transform may change the object
 	w.newer = w.newer || versions.Newer(rv, w.from)
-	if !w.send(ev) {
-		return false
+	if err := take(ev); err != nil {
+		return true, err
 	}
 	w.last, w.seen = w.s.clock.Now(), w.p.seenBytes()
 	if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(rv) {
@@ -237,12 +217,11 @@ func (w *watcher) pass(ev watch.Event) bool {
 		w.s.proving.reached()
 		w.audit.reset(w.readIn())
 		if w.s.fresh.wantAnswer() { // a caller has come since the server was asked
-			w.s.doubtLink()
-			w.send(w.bookmark())
-			return false
+			w.s.doubtVersion()
+			return true, nil
 		}
 	}
-	return true
+	return false, nil
 }
 
 // readIn is how long a watch may go on until a list must be read, for an audit or for a
@@ -268,30 +247,32 @@ func unreadable(err error) bool {
 const shortestWatch = time.Second
 
 // ended notes that the server has ended the watch.
-func (w *watcher) ended() {
+func (w *watcher) ended() error {
 	// After a watch that ends on time nothing needs to be asked. If it ends early, the
 	// link has broken, and another server may answer next.
 	early, behind := w.until.IsZero() || w.s.clock.Now().Before(w.until.Add(-time.Second)), w.s.status.in(PhaseCatchingUp)
-	if early {
-		w.s.form.doubt()
-		if !w.moved && w.s.clock.Since(w.last) < shortestWatch { // perhaps its first event was cut off
+	atOnce := !w.moved && w.s.clock.Since(w.began) < shortestWatch
+	switch {
+	case early:
+		if atOnce { // perhaps its first event was cut off
 			w.s.link.began(false)
 		}
-	}
-	if early || behind || !w.moved { // was there nothing to send, or was nothing sent?
 		w.s.doubtLink()
+	case behind || !w.moved: // was there nothing to send, or was nothing sent?
+		w.s.doubtVersion()
 	}
 	if !early {
 		if !w.wrong {
 			w.s.link.began(true)
 		}
-		if !w.short {
-			w.s.audit.endedLong()
+		if behind && w.short {
+			w.s.link.fellShort(w.newer)
 		}
 	}
-	if !early && behind && w.short {
-		w.s.link.fellShort(w.newer)
+	if atOnce {
+		return errShort
 	}
+	return nil
 }
 
 // versionOf is an object's version, "" for 0, as with listVersion.
@@ -301,27 +282,6 @@ func versionOf(obj runtime.Object) string {
 		return ""
 	}
 	return m.GetResourceVersion()
-}
-
-func (w *watcher) send(ev watch.Event) bool {
-	select {
-	case w.out <- ev:
-		return true
-	case <-w.done:
-		return false
-	}
-}
-
-// bookmark is an event with the version from which the Reflector goes on.
-func (w *watcher) bookmark() watch.Event {
-	s := w.s
-	obj := reflect.New(reflect.TypeOf(s.example).Elem()).Interface().(runtime.Object)
-	obj.GetObjectKind().SetGroupVersionKind(s.example.GetObjectKind().GroupVersionKind())
-	if m, err := meta.Accessor(obj); err == nil {
-		m.SetResourceVersion(s.queue.AcceptedVersion())
-		s.queue.ExpectBookmark(m.GetResourceVersion())
-	}
-	return watch.Event{Type: watch.Bookmark, Object: obj}
 }
 
 // clockTimer is a timer that may be stopped.

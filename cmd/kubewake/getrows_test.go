@@ -33,7 +33,8 @@ func TestGetStreams(t *testing.T) {
 		want, page = append(want, "web "+name), append(page, name)
 		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name,
 			ResourceVersion: fmt.Sprint(i + 1),
-			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "m", Operation: metav1.ManagedFieldsOperationUpdate}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m",
+				Operation: metav1.ManagedFieldsOperationUpdate}}},
 			Data: map[string]string{"[]": "items:\n- <a> & \u2028\t" + name, "long": strings.Repeat("word ", 40),
 				"n": "1e3"}})
 	}

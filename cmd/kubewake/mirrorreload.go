@@ -246,11 +246,10 @@ func (k *keeper) start(at kept, n named) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(k.ctx)
-	form := src.inf.Store().ServedForm()
 	var wg sync.WaitGroup
 	wg.Go(func() { src.inf.RunWithContext(ctx) })
 	wg.Go(func() { k.follow(ctx, k.cfg, src, n.resource, n.arg, k.end) })
-	wg.Go(func() { k.describeAgain(ctx, k.cfg, src, n.resource, form) })
+	wg.Go(func() { k.describeAgain(ctx, k.cfg, src, n.resource) })
 	k.running[at] = &running{src, n, func() { cancel(); wg.Wait() }}
 	return nil
 }

@@ -125,14 +125,14 @@ func servedIn(ctx context.Context, client *discovery.DiscoveryClient, gv, resour
 	return nil, nil
 }
 
-// describeAgain asks for a custom resource's names and columns once a list has shown that
-// its definition has changed, or the server's release. form is that of the last list.
-func (m *mirror) describeAgain(ctx context.Context, cfg *rest.Config, src *source, r resource, form string) {
+// describeAgain asks for a custom resource's names and columns after each relist: a server
+// that changes its definition ends the watch and forgets earlier versions.
+func (m *mirror) describeAgain(ctx context.Context, cfg *rest.Config, src *source, r resource) {
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil || scheme.Scheme.Recognizes(r.gvk) {
 		return
 	}
-	store := src.inf.Store()
+	var described time.Time
 	var retry <-chan time.Time
 	for {
 		select {
@@ -141,11 +141,8 @@ func (m *mirror) describeAgain(ctx context.Context, cfg *rest.Config, src *sourc
 		case <-src.confirmed:
 		case <-retry:
 		}
-		now := store.ServedForm()
-		if form == "" { // the type was described just before the first list
-			form = now
-		}
-		if now == form {
+		st := src.inf.State()
+		if st.LastRelistAt.Equal(described) || st.LastRelist == reflector.ReasonFirst { // just after it was described
 			continue
 		}
 		a, err := servedIn(ctx, client, r.gvr.GroupVersion().String(), r.gvr.Resource)
@@ -153,13 +150,13 @@ func (m *mirror) describeAgain(ctx context.Context, cfg *rest.Config, src *sourc
 			retry = time.After(time.Minute)
 			continue
 		}
-		form = now
+		described = st.LastRelistAt
 		if a == nil { // see follow
 			continue
 		}
 		describe(ctx, client.RESTClient(), &r, *a)
-		if err := store.Describe(boltstore.Description{Kind: a.Kind, Names: r.Names, Categories: r.Categories,
-			Columns: r.Columns}); err != nil {
+		d := boltstore.Description{Kind: a.Kind, Names: r.Names, Categories: r.Categories, Columns: r.Columns}
+		if err := src.inf.Store().Describe(d); err != nil {
 			m.logf("%s: its names and columns could not be stored: %s", src.name, oneLine(err))
 		}
 	}

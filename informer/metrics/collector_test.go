@@ -69,9 +69,10 @@ func TestCollector(t *testing.T) {
 		"source_relists_total reason=first sync source=configmaps/v1":      1,
 		"source_relists_total reason=version expired source=configmaps/v1": 0,
 		"source_resumes_total source=configmaps/v1":                        0,
-		"source_in_memory source=configmaps/v1":                            1, "source_degraded source=configmaps/v1": 0,
-		"source_unstored source=configmaps/v1":     0,
-		"handler_lag_entries source=configmaps/v1": 0, "handler_failing_keys handler=mail source=configmaps/v1": 1,
+		"source_in_memory source=configmaps/v1":                            1,
+		"source_degraded source=configmaps/v1":                             0,
+		"source_unstored source=configmaps/v1":                             0,
+		"handler_lag_entries source=configmaps/v1":                         0, "handler_failing_keys handler=mail source=configmaps/v1": 1,
 		"handler_pending_keys handler=mail source=configmaps/v1": 1,
 		"commit_failing": 0, "commit_failures_total": 0, "file_moved": 0, "set_aside_files reason=damaged": 0,
 		"files_set_aside_total": 0,
@@ -324,7 +325,8 @@ func TestCollectorOfOddNames(t *testing.T) {
 		"source_objects source=configmaps/v1 -n a -l x=y": 0, "source_objects source=configmaps/v1 -n a -l x=y+": 0,
 		"handler_pending_keys handler=h? source=configmaps/v1 -n a?":  0,
 		"handler_pending_keys handler=h?+ source=configmaps/v1 -n a?": 0,
-		"fallback_informers_total strict=true type=?":                 2, "fallback_informers_total strict=false type=pods": 1,
+		"fallback_informers_total strict=true type=?":                 2,
+		"fallback_informers_total strict=false type=pods":             1,
 	})
 }
 

@@ -116,8 +116,7 @@ var (
 		reflector.PhaseCatchingUp, reflector.PhaseLive}
 	relists = []string{reflector.ReasonFirst, reflector.ReasonExpired, reflector.ReasonRestored,
 		reflector.ReasonDamaged, reflector.ReasonCluster,
-		reflector.ReasonAudit, reflector.ReasonCounts, reflector.ReasonNoVersion, reflector.ReasonUnreadable,
-		reflector.ReasonUnstored, reflector.ReasonForm,
+		reflector.ReasonAudit, reflector.ReasonNoVersion, reflector.ReasonUnreadable, reflector.ReasonUnstored,
 		reflector.ReasonDiffers, reflector.ReasonUnconfirmed, boltstore.OutdatedType, boltstore.OutdatedTransform}
 )
 

@@ -64,8 +64,9 @@ func TestValues(t *testing.T) {
 		fmt.Sprint("source_outdated reason=", boltstore.OutdatedType, of): 1,
 		"handler_lag_entries source=s":                                    8,
 		"handler_pending_age_seconds handler=h source=s":                  9.5,
-		"handler_pending_keys handler=h source=s":                         10, "handler_failing_keys handler=h source=s": 11,
-		"handler_failures_total handler=h source=s": 12,
+		"handler_pending_keys handler=h source=s":                         10,
+		"handler_failing_keys handler=h source=s":                         11,
+		"handler_failures_total handler=h source=s":                       12,
 	})
 }
 

@@ -43,7 +43,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -99,9 +98,6 @@ type Options struct {
 	// a Server by default. A list without a limit, and one of version 0, is not
 	// paged at all.
 	LargestPage int64
-	// NoFlowSchemas: answers do not name the flow schema of their request, as those of
-	// servers without priority and fairness.
-	NoFlowSchemas bool
 	// HTTP2: clients of RESTConfig send all requests over one connection, as to
 	// kube-apiserver. Without it, they use HTTP/1.1.
 	HTTP2 bool
@@ -132,7 +128,6 @@ type Server struct {
 	faults    faults
 	forms     map[schema.GroupVersion]int // counts Reform
 	release   string                      // "" means serverVersion
-	flow      string                      // UID of the flow schema that all requests match
 	closed    bool
 	closing   chan struct{} // closed with closed
 
@@ -198,7 +193,6 @@ func (s *Server) found(rv uint64) error {
 		t.floor, t.trimmed = rv, rv
 	}
 	s.rev, s.compacted, s.listable = rv, rv, rv
-	s.flow = string(uuid.NewUUID())
 	t := s.tableByKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if t == nil {
 		return nil

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
@@ -30,12 +28,6 @@ func (s *Server) handler() *kubeapi.Handler {
 	}
 }
 
-func (s *Server) flowSchema() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.flow
-}
-
 // ServeHTTP answers one API request. Server is a http.Handler so that tests can
 // put it behind a listener of their own.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,9 +48,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-cache, private")
 	if s.fault(rw, r, p.Resource != "") {
 		return
-	}
-	if !s.opts.NoFlowSchemas {
-		w.Header().Set(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, s.flowSchema())
 	}
 	if name, ok := strings.CutPrefix(r.URL.Path, definitions); ok && r.Method == http.MethodGet {
 		s.serveDefinition(rw, r, name)

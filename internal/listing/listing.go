@@ -7,9 +7,8 @@ import "time"
 // Server describes the server that answers. "" leaves the file's value.
 type Server struct {
 	Address string
-	// ClusterUID is the UID of the namespace kube-system. FlowSchemaUID is the UID of
-	// the flow schema by which the server classifies the source's requests.
-	ClusterUID, FlowSchemaUID string
+	// ClusterUID is the UID of the namespace kube-system.
+	ClusterUID string
 	// CA is a hash of the public key at the root of the server's certificate chain.
 	CA string
 	// Other: it is not the file's cluster, and nothing of the file's stays.

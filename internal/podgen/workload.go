@@ -172,7 +172,8 @@ func (w *workload) volumes() []corev1.Volume {
 	if w.config {
 		v = append(v, corev1.Volume{Name: "config",
 			VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: corev1.LocalObjectReference{Name: w.name + "-config"}, DefaultMode: new(int32(0o644)),
+				LocalObjectReference: corev1.LocalObjectReference{Name: w.name + "-config"},
+				DefaultMode:          new(int32(0o644)),
 			}}})
 	}
 	if w.secret {

@@ -124,7 +124,8 @@ func (w *worker) live(last bool) {
 			Cache:      cache.Options{DefaultNamespaces: namespaces},
 			// While a cache asks for kinds, it holds a lock, and the bubble's clock would stand still.
 			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return w.mapper, nil },
-		}, durable.File{Path: w.path, Options: boltstore.Options{Logger: &quiet, Durability: boltstore.DurabilityProcess},
+		}, durable.File{Path: w.path, Options: boltstore.Options{Logger: &quiet,
+			Durability: boltstore.DurabilityProcess},
 			Informers: informer.Options{Strict: true}})
 	if err != nil {
 		w.t.Fatal(err)

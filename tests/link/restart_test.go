@@ -67,8 +67,8 @@ func restartsWith(w *world, metadata bool, prefix string) {
 }
 
 // recreated: a cluster that is made again at the same address, and whose versions have
-// overtaken the file's by the time it is reached, is noticed at once: its answers name
-// another flow schema. Nothing is told as deleted. It comes last, since it removes
+// overtaken the file's by the time it is reached, is noticed at once. Nothing is told as
+// deleted. It comes last, since it removes
 // everything that the others made.
 func recreated(w *world) {
 	for i := range 20 {
@@ -81,7 +81,7 @@ func recreated(w *world) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	flow := m.inf.Store().State().FlowSchemaUID
+	uid := m.inf.Store().State().ClusterUID
 	w.link.refuse(true)
 	if err := w.s.Recreate(w.Context(), before); err != nil {
 		w.Fatal(err)
@@ -100,7 +100,7 @@ func recreated(w *world) {
 			w.Errorf("told %s", told)
 		}
 	}
-	if now := m.inf.Store().State().FlowSchemaUID; flow == "" || now == "" || now == flow {
-		w.Errorf("flow schema %q, before %q", now, flow)
+	if now := m.inf.Store().State().ClusterUID; uid == "" || now == "" || now == uid {
+		w.Errorf("UID %q, before %q", now, uid)
 	}
 }

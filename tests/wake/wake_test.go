@@ -103,7 +103,9 @@ func rounds(t *testing.T, srv target, what killed, n, objects int) {
 	if reads := srv.FullReads(t, synced); len(reads) > 0 {
 		t.Fatalf("after the first sync everything was read again:\n%s", strings.Join(reads, "\n"))
 	}
-	if reads := srv.ClusterReads(t, synced); reads > 0 {
+	// The sources of a program ask together at each of a round's starts and after the broken
+	// link, and a source for itself if its watch takes another connection than its question.
+	if reads := srv.ClusterReads(t, synced); reads > 5*n {
 		t.Fatalf("after the first sync it was asked %d times which cluster it is", reads)
 	}
 	t.Logf("%d rounds, %d writes", n, w.writes)
