@@ -308,9 +308,9 @@ func (db *DB) stateOf(id string, src sourceTx, handlers bool) State {
 	if inMemory != nil {
 		st.InUse = true
 		s.mu.RLock()
-		st.Outdated, st.Reindexed = s.outdated(inMemory), maps.Clone(s.reindexed)
+		st.Outdated, st.Reindexed = s.form.reason(inMemory), maps.Clone(s.builder.counted)
 		s.mu.RUnlock()
-		st.InMemory, st.ObjectMemory = s.residence()
+		st.InMemory, st.ObjectMemory = s.memory.size()
 	}
 	if handlers {
 		var herr error

@@ -62,7 +62,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if objmeta.IsNil(c.Example) {
 		return nil, fmt.Errorf("boltstore: claim %s: the example of its objects is nil: give an object of their type, such as &corev1.Pod{}", c.Source)
 	}
-	s, err := db.newStore(c)
+	s, err := db.newSource(c)
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +90,10 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	}
 	db.warnSecrets(c.Source)
 	db.warnLacksFields(s.metaNow())
-	s.hideUnreadable()
+	s.form.hideUnreadable()
 	db.commit.attach(s)
-	s.beginMemory()
-	claimed := &Claimed{s}
+	s.memory.begin()
+	claimed := &Claimed{&Store{s}}
 	if err := claimed.AddIndexers(c.Indexers); err != nil {
 		s.release()
 		return nil, err
@@ -102,37 +102,42 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	return claimed, nil
 }
 
-func (db *DB) newStore(c Claim) (*Store, error) {
-	s := &Store{
-		db: db, source: c.Source, id: c.Source.ID(), owner: format.OwnerOf(c.Source.ID()), codec: c.Codec, keyFunc: c.KeyFunc,
-		hot: newHotCache(db.hotBudget), typeHash: codec.StructureHash(reflect.TypeOf(c.Example)),
-		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: maps.Clone(c.IndexVersions),
-		number:   rand.Text(),
-		brokenCh: make(chan struct{}), ended: make(chan struct{}), goType: reflect.TypeOf(c.Example), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
-		metaKeys: c.KeyFunc == nil, memory: memory{mutated: cache.NewCacheMutationDetector(c.Source.String())},
+func (db *DB) newSource(c Claim) (*source, error) {
+	s := &source{
+		db: db, name: c.Source, id: c.Source.ID(), owner: format.OwnerOf(c.Source.ID()),
+		brokenCh: make(chan struct{}), ended: make(chan struct{}), claimed: db.opts.Clock.Now(),
 	}
-	if s.keyFunc == nil {
-		s.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc
+	goType := reflect.TypeOf(c.Example)
+	s.coder = coder{codec: c.Codec, keyFunc: c.KeyFunc, metaKeys: c.KeyFunc == nil, goType: goType, form: c.Source.Form,
+		kind: kindOf(c.Example, c.Source), packs: db.opts.Compression != CompressionNone}
+	s.form = form{s: s, typeHash: codec.StructureHash(goType), lenient: c.ServeOutdated}
+	s.reader = reader{s: s, hot: newHotCache(db.hotBudget)}
+	s.memory = memory{s: s, mutated: cache.NewCacheMutationDetector(c.Source.String())}
+	s.indices = indices{s: s, indexers: &indexSet{cache.Indexers{}}, versions: maps.Clone(c.IndexVersions), number: rand.Text()}
+	s.builder, s.writer = builder{s: s}, writer{s: s}
+	s.handlers = handlers{s: s, byName: map[string]*Handler{}}
+	if s.coder.keyFunc == nil {
+		s.coder.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc
 	}
-	if s.codec == nil {
+	if s.coder.codec == nil {
 		var err error
-		if s.codec, err = codec.For(c.Example); err != nil {
+		if s.coder.codec, err = codec.For(c.Example); err != nil {
 			return nil, fmt.Errorf("boltstore: claim %s: %w; give a codec for the type (Codec)", c.Source, err)
 		}
-		s.trial = newTrial(c.Example)
+		s.coder.trial = newTrial(c.Example)
 	}
-	if id := s.codec.ID(); id >= codec.IDCustom { // one form may have several codecs
-		s.typeHash += fmt.Sprint(ofCodec, id)
+	if id := s.coder.codec.ID(); id >= codec.IDCustom { // one form may have several codecs
+		s.form.typeHash += fmt.Sprint(ofCodec, id)
 	}
 	return s, nil
 }
 
 // load reads the source's meta, or makes it with the indices.
-func (s *Store) load(fns cache.Indexers) error {
+func (s *source) load(fns cache.Indexers) error {
 	found, err := s.find()
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
 		s.db.log().Error(err, "The description of a source in the file is damaged; the source is emptied and will be listed",
-			"source", s.source.String(), "file", s.db.path)
+			"source", s.name.String(), "file", s.db.path)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
 			if _, err := s.db.h.makeAnew(tx, s.id, &sourceMeta{}); err != nil {
 				return err
@@ -148,7 +153,7 @@ func (s *Store) load(fns cache.Indexers) error {
 		}, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("boltstore: claim %s in %s: %w", s.source, s.db.path, err)
+		return fmt.Errorf("boltstore: claim %s in %s: %w", s.name, s.db.path, err)
 	}
 	m := s.metaNow()
 	s.told.Store(m.Told)
@@ -162,15 +167,15 @@ func (s *Store) load(fns cache.Indexers) error {
 }
 
 // find reads the source's meta, if the file has the source.
-func (s *Store) find() (found bool, err error) {
+func (s *source) find() (found bool, err error) {
 	err = s.db.h.view(func(tx *bolt.Tx) error {
 		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
 			return nil
 		}
 		m, err := src.meta()
-		if err == nil && m.Source != s.source {
-			err = fmt.Errorf("%w: %s is where %s should be", ErrDamaged, m.Source, s.source)
+		if err == nil && m.Source != s.name {
+			err = fmt.Errorf("%w: %s is where %s should be", ErrDamaged, m.Source, s.name)
 		}
 		if err == nil {
 			_, err = src.served(m)
@@ -187,14 +192,14 @@ func (s *Store) find() (found bool, err error) {
 
 // create makes the source, whose indices are complete since it has no objects. lost says that
 // the file had the source and has lost it.
-func (s *Store) create(tx *bolt.Tx, fns cache.Indexers, lost bool) error {
+func (s *source) create(tx *bolt.Tx, fns cache.Indexers, lost bool) error {
 	src, err := s.makeBucket(tx)
 	if err != nil {
 		return err
 	}
-	m := (&sourceMeta{Source: s.source, TypeHash: s.typeHash}).clone()
-	s.setKind(m)
-	s.indexing().complete(m, fns)
+	m := (&sourceMeta{Source: s.name, TypeHash: s.form.typeHash}).clone()
+	s.coder.setKind(m)
+	s.indices.complete(m, fns)
 	m.NoPlain = !lost && !fileNamesLost(tx) // otherwise plain handlers may know it
 	m.claimedNow(s.db.device)
 	s.setMeta(m)
@@ -202,7 +207,7 @@ func (s *Store) create(tx *bolt.Tx, fns cache.Indexers, lost bool) error {
 }
 
 // makeBucket returns the source's bucket, which it makes if there is none.
-func (s *Store) makeBucket(tx *bolt.Tx) (sourceTx, error) {
+func (s *source) makeBucket(tx *bolt.Tx) (sourceTx, error) {
 	sources, err := layout.Create(tx, layout.BucketSources)
 	if err != nil {
 		return sourceTx{}, err
@@ -218,26 +223,23 @@ func (s *Store) makeBucket(tx *bolt.Tx) (sourceTx, error) {
 // only the producer writes.
 func (s *Claimed) Attach(p Producer) (wake func(urgent bool)) {
 	s.mu.Lock()
-	s.producer = p
+	s.writer.producer = p
 	s.mu.Unlock()
-	s.failDirect(s.errFed())
-	s.writes.Wait()
+	s.writer.fail(s.writer.errFed())
+	s.writer.underWay.Wait()
 	return s.wake
 }
 
-func (s *Store) errFed() error { return fmt.Errorf("boltstore: write to %s: %w", s.source, ErrFed) }
-
-// fed says whether a producer has been attached.
-func (s *Store) fed() bool { return s.fedBy() != nil }
+func (w *writer) errFed() error { return fmt.Errorf("boltstore: write to %s: %w", w.s.name, ErrFed) }
 
 // fedBy is the producer, nil if there is none.
-func (s *Store) fedBy() Producer {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.producer
+func (w *writer) fedBy() Producer {
+	w.s.mu.RLock()
+	defer w.s.mu.RUnlock()
+	return w.producer
 }
 
-func (s *Store) wake(urgent bool) {
+func (s *source) wake(urgent bool) {
 	s.awake.Store(true)
 	signal(s.db.commit.wake)
 	if urgent {
@@ -261,29 +263,29 @@ func (s *Claimed) Ended() <-chan struct{} { return s.ended }
 // as the file is open.
 func (s *Claimed) Release() { s.release() }
 
-func (s *Store) release() {
+func (s *source) release() {
 	s.endOnce.Do(s.end)
 	s.retriers.Wait()
 	s.db.commit.detach(s)
-	s.endMemory()
-	if s.toldChanged() || s.acksWait() || s.claimDue() || s.notesChanged() {
+	s.memory.end()
+	if s.toldChanged() || s.handlers.acked() || s.claimDue() || s.notesChanged() {
 		err := s.writeMarks()
 		if err != nil && !errors.Is(err, ErrClosed) {
 			s.db.log().Error(err,
 				"The told mark and acknowledgements were not written; handlers will be told some changes again",
-				"source", s.source.String())
+				"source", s.name.String())
 		}
 	}
 	s.mu.Lock()
 	s.released = true
 	s.tellChanged()
 	s.mu.Unlock()
-	s.failDirect(ErrClosed)
+	s.writer.fail(ErrClosed)
 	s.db.release(s)
 }
 
 // end keeps further goroutines of the claim from beginning.
-func (s *Store) end() {
+func (s *source) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.ended)

@@ -16,9 +16,9 @@ const claimNoteEvery = time.Hour
 
 // claimDue says whether the use of the claim and of its handlers is to be noted. The
 // notes of all sources fall due at the same times since Open, and so share commits.
-func (s *Store) claimDue() bool {
+func (s *source) claimDue() bool {
 	m, every := s.metaNow(), claimNoteEvery
-	if s.db.opts.HandlerAge > 0 && len(s.claimedHandlers()) > 0 {
+	if s.db.opts.HandlerAge > 0 && len(s.handlers.all()) > 0 {
 		every = s.db.opts.handlerSeen()
 	}
 	claimed, now := time.Unix(0, m.Claimed), s.db.opts.Clock.Now().Round(0)

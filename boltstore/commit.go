@@ -57,7 +57,7 @@ func (b *Batch) memory() (n int) {
 
 // work is a batch on its way into the file.
 type work struct {
-	s       *Store
+	s       *source
 	b       *Batch
 	p       Producer
 	meta    *sourceMeta
@@ -98,7 +98,7 @@ func (c *committer) round(take scope) (size int, worked, more bool) {
 	}
 	for _, w := range works {
 		for _, ch := range w.b.Changes {
-			w.s.indexing().refresh(ch)
+			w.s.indices.refresh(ch)
 		}
 		w.size = w.b.size()
 		size += w.size
@@ -114,7 +114,7 @@ func (c *committer) round(take scope) (size int, worked, more bool) {
 // bookmarkDue says whether a bookmark may be committed on its own: after bookmarkInterval, or
 // at least half of it. Those of all sources fall due at the same times since Open, and so
 // share commits.
-func (s *Store) bookmarkDue() bool {
+func (s *source) bookmarkDue() bool {
 	period := func(t time.Time) time.Duration { return t.Sub(s.db.since.at) / max(s.db.opts.bookmarkInterval/2, 1) }
 	return period(s.db.opts.Clock.Now()) > period(s.committed)+1
 }
@@ -140,7 +140,7 @@ func (c *committer) commitRound(works []*work) map[*work]error {
 
 func (c *committer) try(works []*work) error {
 	err := c.db.h.update(func(tx *bolt.Tx) error {
-		last := map[*Store]*sourceMeta{} // as earlier works of this transaction left it
+		last := map[*source]*sourceMeta{} // as earlier works of this transaction left it
 		for _, w := range works {
 			if err := w.apply(tx, cmp.Or(last[w.s], w.s.metaNow())); err != nil {
 				return err
@@ -152,10 +152,10 @@ func (c *committer) try(works []*work) error {
 		for _, w := range works {
 			w.landed = true
 			w.s.setMeta(w.meta)
-			w.s.setSeen(w.b.seen)
+			w.s.writer.setSeen(w.b.seen)
 			if w.mended {
 				w.s.forgetDamage()
-				w.s.indexing().buildMissing()
+				w.s.builder.missing()
 			}
 			w.s.committed = c.db.opts.Clock.Now()
 			if w.pending != nil {
@@ -192,7 +192,7 @@ func (c *committer) commit(w *work) error {
 	c.busy.Lock()
 	defer c.busy.Unlock()
 	for _, ch := range w.b.Changes {
-		w.s.indexing().refresh(ch)
+		w.s.indices.refresh(ch)
 	}
 	w.size = w.b.size()
 	return w.s.noteWrite(c.db.withRoom(func() error { return c.try([]*work{w}) }))
@@ -265,6 +265,6 @@ func (c *committer) failDirect(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.stores {
-		s.failDirect(err)
+		s.writer.fail(err)
 	}
 }

@@ -22,8 +22,8 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 		return src.putMeta(w.meta)
 	}
 	w.meta, w.entries, w.pending = m.clone(), nil, nil
-	w.meta.changed = nil                                    // those of an earlier batch are its own
-	journaled := !w.b.local || !w.s.filledByProgram(w.meta) // otherwise nobody is told
+	w.meta.changed = nil                                           // those of an earlier batch are its own
+	journaled := !w.b.local || !w.s.writer.filledByProgram(w.meta) // otherwise nobody is told
 	if err := w.begin(src); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (w *work) journal(a *applier, was *sourceMeta) (err error) {
 	if err != nil {
 		return err
 	}
-	if w.pending, err = w.s.writePending(a.src, w.meta, was.Seq, a.journaled); err != nil {
+	if w.pending, err = w.s.handlers.write(a.src, w.meta, was.Seq, a.journaled); err != nil {
 		return err
 	}
 	const blocks = 8 // so that trimming never stalls a commit
@@ -100,14 +100,14 @@ func (w *work) stamp(journaled bool) {
 		m.ResourceVersion = w.b.ResourceVersion
 	}
 	if w.b.replaces && !journaled { // nothing else is there
-		m.TypeHash, m.Transform = s.typeHash, s.transformVersion()
+		m.TypeHash, m.Transform = s.form.typeHash, s.form.transformVersion()
 	}
 	if !w.b.Confirmed.IsZero() {
 		m.Confirmed, m.ConfirmedBy = w.b.at, w.b.by
 	}
 	s.stampNotes(m)
 	m.NoPlain = m.NoPlain && s.noPlain.Load()
-	s.setKind(m)
+	s.coder.setKind(m)
 	m.Stands = m.Stands || s.stands.Load()
 	if s.claimDue() {
 		m.claimedNow(s.db.device)
@@ -119,7 +119,7 @@ func (w *work) stamp(journaled bool) {
 func (w *work) begin(src sourceTx) error {
 	m := w.meta
 	there := m.Contents != contentsNone
-	w.mended = there && (w.b.mends || w.b.replaces) && (m.Degraded != "" || w.s.Err() != nil) && w.s.filledByProgram(m)
+	w.mended = there && (w.b.mends || w.b.replaces) && (m.Degraded != "" || w.s.Err() != nil) && w.s.writer.filledByProgram(m)
 	if len(w.b.Changes) == 0 && !w.b.replaces && !w.mended && w.b.list == nil {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (w *work) begin(src sourceTx) error {
 	if l != nil {
 		l.begin(m)
 	} else if m.Contents != contentsWhole {
-		m.Contents, m.TypeHash, m.Transform = contentsWhole, w.s.typeHash, w.s.transformVersion()
+		m.Contents, m.TypeHash, m.Transform = contentsWhole, w.s.form.typeHash, w.s.form.transformVersion()
 	}
 	_, err := src.createContents()
 	return err
@@ -142,7 +142,7 @@ func (w *work) begin(src sourceTx) error {
 
 // applier turns changes into records, index entries, digests and journal entries.
 type applier struct {
-	s   *Store
+	s   *source
 	src sourceTx
 	m   *sourceMeta
 	in  contentsTx
@@ -221,7 +221,7 @@ func (a *applier) recordOf(c *Change, was keyState) (next *format.Record, raw []
 		im.Failed++
 		a.m.Indices[name] = im
 	}
-	next = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: a.m.Seq + uint64(len(a.drafts)) + 1,
+	next = &format.Record{Codec: a.s.coder.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: a.m.Seq + uint64(len(a.drafts)) + 1,
 		Values: c.values}
 	c.fill(next)
 	switch {
@@ -257,7 +257,7 @@ func (a *applier) put(c *Change, was keyState) error {
 		a.draft(cache.Updated, c, next, raw, old, oldRaw)
 	}
 	if !a.unseen && !a.spill && c.obj != nil {
-		a.s.keep(c.key, next, c.obj) // handlers read it next
+		a.s.reader.keep(c.key, next, c.obj) // handlers read it next
 	}
 	a.show(itemChange{key: c.key, next: next, obj: c.obj})
 	return a.giveItem(c.key, was, next, raw)
@@ -336,7 +336,7 @@ func (a *applier) draftGone(c *Change, was keyState) error {
 		c = &Change{typ: cache.Deleted, key: c.key}
 	}
 	if c.payload != nil {
-		r = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: bornUnknown}
+		r = &format.Record{Codec: a.s.coder.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: bornUnknown}
 		if was.base != nil {
 			r.Born = was.base.Born
 		}
@@ -378,7 +378,7 @@ func (a *applier) draft(typ cache.DeltaType, c *Change, next *format.Record, nex
 		e.Born = next.Born
 	}
 	if old != nil && !reformed { // memory has it as it was stored
-		e.prevObj = a.s.known(c.key, old)
+		e.prevObj = a.s.reader.known(c.key, old)
 	}
 	a.entries = append(a.entries, e)
 }

@@ -42,7 +42,7 @@ func (a *applier) look(k []byte) (was keyState) {
 
 // unchanged says whether c would store the same as r.
 func (a *applier) unchanged(c *Change, r *format.Record) bool {
-	if c.typ == cache.Deleted || c.rv != r.ResourceVersion || c.uid != r.UID || r.Codec != a.s.codec.ID() {
+	if c.typ == cache.Deleted || c.rv != r.ResourceVersion || c.uid != r.UID || r.Codec != a.s.coder.codec.ID() {
 		return false
 	}
 	var is format.Record

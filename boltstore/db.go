@@ -62,7 +62,7 @@ type DB struct {
 	claiming sync.RWMutex
 
 	mu     sync.Mutex
-	claims map[string]*Store
+	claims map[string]*source
 	inUse  atomic.Int64 // len(claims)
 	parsed sync.Map     // weak.Pointer[parsedMeta] by source id; see readMeta
 	blocks sync.Map     // weak.Pointer[sharedBlock] by source id; see sharedDrafts
@@ -95,7 +95,7 @@ func newDB(path string, o Options) (*DB, error) {
 		path = abs
 	}
 	db := &DB{path: path, given: given, opts: o, files: &osfile.Files{Before: o.op, Slow: o.sayWaits},
-		device: newDevice(o), claims: map[string]*Store{},
+		device: newDevice(o), claims: map[string]*source{},
 		relisting: make(chan struct{}, o.maxRelists)}
 	db.beside = beside.Files{Files: db.files, Path: path, Log: *o.Logger, Now: o.Clock.Now, Keep: o.keepCorrupt, KeepBytes: o.keepCorruptBytes}
 	db.objects.budget = o.ObjectMemory
@@ -176,12 +176,12 @@ func (db *DB) Close() error {
 	}
 	db.closed = true
 	var running []string
-	var idle []*Store
+	var idle []*source
 	for _, s := range db.claims {
 		switch {
 		case s.metaNow() == nil: // being claimed: the claim, or its first use, meets the closed file
-		case s.fed():
-			running = append(running, s.source.String())
+		case s.writer.fedBy() != nil:
+			running = append(running, s.name.String())
 		default:
 			idle = append(idle, s)
 		}
@@ -203,7 +203,7 @@ func (db *DB) Close() error {
 	db.keeper.wait()
 	defer func() {
 		for _, s := range db.claimed() {
-			s.endMemory()
+			s.memory.end()
 		}
 	}()
 	if b := db.h.swap(nil); b != nil {
@@ -232,7 +232,7 @@ func (db *DB) closeClean() error {
 	return db.converting().durably(func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, true) }, func() { db.h.clean = true })
 }
 
-func (db *DB) claimed() (all []*Store) {
+func (db *DB) claimed() (all []*source) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	for _, s := range db.claims {
@@ -242,14 +242,14 @@ func (db *DB) claimed() (all []*Store) {
 }
 
 // claimOf is this process's claim of the source with that ID, nil if there is none.
-func (db *DB) claimOf(id string) *Store {
+func (db *DB) claimOf(id string) *source {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.claims[id]
 }
 
 // release ends a claim.
-func (db *DB) release(s *Store) {
+func (db *DB) release(s *source) {
 	db.mu.Lock()
 	claimed := db.claims[s.id] == s
 	if claimed {

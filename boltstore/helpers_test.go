@@ -330,7 +330,7 @@ func kept(t testing.TB, db *DB) {
 }
 
 // sameMeta checks that no read has changed the meta that all reads share.
-func sameMeta(t testing.TB, s *Store) {
+func sameMeta(t testing.TB, s *source) {
 	t.Helper()
 	last := s.db.lastParsed(s.id)
 	if last == nil {
@@ -348,6 +348,6 @@ func sameMeta(t testing.TB, s *Store) {
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrNoSource) {
-		t.Errorf("the meta of %s: %v", s.source, err)
+		t.Errorf("the meta of %s: %v", s.name, err)
 	}
 }

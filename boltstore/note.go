@@ -164,7 +164,7 @@ func (s *Claimed) UnstoredObjects() uint64 {
 }
 
 // mayNote says whether there may be notes. A damaged source's counts mean nothing.
-func (s *Store) mayNote() bool { return !s.metaNow().Noted.none() || s.Err() != nil }
+func (s *source) mayNote() bool { return !s.metaNow().Noted.none() || s.Err() != nil }
 
 // unstored says whether the object at an item key could not be stored.
 func (x notes) unstored(k []byte) bool { return x.get(k) != nil }

@@ -1,9 +1,6 @@
 package boltstore
 
 import (
-	"runtime"
-	"sync"
-
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 )
@@ -22,8 +19,8 @@ const (
 )
 
 // pack packs a change's payload if the options ask for it.
-func (s *Store) pack(c *Change) {
-	if c.payload == nil || c.size > 0 || s.db.opts.Compression == CompressionNone {
+func (cd *coder) pack(c *Change) {
+	if c.payload == nil || c.size > 0 || !cd.packs {
 		return
 	}
 	if packed := pack.Pack(c.payload); packed != nil {
@@ -32,22 +29,8 @@ func (s *Store) pack(c *Change) {
 }
 
 // packAll packs the changes on all cores.
-func (s *Store) packAll(changes []*Change) {
-	if s.db.opts.Compression == CompressionNone {
-		return
-	}
-	workers := min(runtime.GOMAXPROCS(0), len(changes)/16+1)
-	var wg sync.WaitGroup
-	one := func(w int) {
-		for i := w; i < len(changes); i += workers {
-			s.pack(changes[i])
-		}
-	}
-	for w := 1; w < workers; w++ {
-		wg.Go(func() { one(w) })
-	}
-	one(0)
-	wg.Wait()
+func (cd *coder) packAll(changes []*Change) {
+	onCores(len(changes), 16, func(i int) { cd.pack(changes[i]) })
 }
 
 // fill gives a record the change's payload.

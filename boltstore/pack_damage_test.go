@@ -15,7 +15,7 @@ func TestDamagedPacked(t *testing.T) {
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
 	relist(t, s, "100", RelistOptions{}, objs, 100)
-	raws, _, err := s.indexing().rawPage(nil, 1)
+	raws, _, err := s.builder.rawPage(nil, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestDamagedPacked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.reading().decodeRaw(key, raw); err != nil && !errors.Is(err, ErrDamaged) {
+		if _, err := s.reader.decodeRaw(key, raw); err != nil && !errors.Is(err, ErrDamaged) {
 			t.Fatalf("byte %d: %v", i, err)
 		}
 	}
@@ -42,7 +42,7 @@ func TestDamagedPacked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.reading().decodeRaw(key, raw); !errors.Is(err, ErrDamaged) {
+		if _, err := s.reader.decodeRaw(key, raw); !errors.Is(err, ErrDamaged) {
 			t.Fatalf("version %d: %v", version, err)
 		}
 	}

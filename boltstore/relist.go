@@ -131,11 +131,11 @@ func (it listedItem) unpacked() int { return it.bytes() + max(it.c.size-len(it.c
 // BeginRelist starts a relist. The caller ends it with Commit or Abort.
 func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	if err := s.db.soundPages(s.Err() != nil); err != nil {
-		return nil, fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
+		return nil, fmt.Errorf("boltstore: relist of %s: %w", s.name, err)
 	}
 	m := s.metaNow()
 	r := &Relist{s: s, o: o, first: m.Contents != contentsWhole, all: s.Outdated() != "", known: m.server(),
-		epoch: m.Epoch, indices: s.indexing().indexSet(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+		epoch: m.Epoch, indices: s.indices.set(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	if err := s.Err(); err != nil {
 		r.hurt, r.damage = true, err.Error()
 	}
@@ -184,7 +184,7 @@ func (r *Relist) page(objs []runtime.Object, at *listing.Progress) error {
 		return err
 	}
 	if err := r.metDamage(); err != nil {
-		return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+		return fmt.Errorf("boltstore: relist of %s: %w", r.s.name, err)
 	}
 	r.encode(items)
 	had := r.s.metaNow().ResourceVersion
@@ -206,7 +206,7 @@ func (r *Relist) identify(objs []runtime.Object) []listedItem {
 	at := map[string]int{}
 	var items []listedItem
 	for _, obj := range objs {
-		r.s.showsKind(obj)
+		r.s.coder.showsKind(obj)
 		c, err := r.s.identify(cache.Replaced, obj)
 		if err != nil {
 			if c = r.s.Unstored(obj, err); c.nameless {
@@ -265,7 +265,7 @@ func (r *Relist) encode(items []listedItem) {
 			changes = append(changes, it.c)
 		}
 	}
-	r.s.packAll(changes)
+	r.s.coder.packAll(changes)
 }
 
 // keepDecoded is the size of differences, in bytes, up to which their decoded objects
@@ -305,8 +305,8 @@ func (r *Relist) NewestPage(rv string) { r.newest = rv }
 // First reports whether this is the source's first list. A first list is not journaled.
 func (r *Relist) First() bool { return r.first }
 
-func (s *Store) transformVersion() string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.transform
+func (f *form) transformVersion() string {
+	f.s.mu.RLock()
+	defer f.s.mu.RUnlock()
+	return f.transform
 }

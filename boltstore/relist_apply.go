@@ -60,9 +60,9 @@ func (l *listBatch) begin(m *sourceMeta) {
 		}
 		switch {
 		case m.Contents == contentsNone:
-			m.TypeHash, m.Transform = s.typeHash, s.transformVersion()
+			m.TypeHash, m.Transform = s.form.typeHash, s.form.transformVersion()
 		case r.all:
-			m.mix(s.typeHash)
+			m.mix(s.form.typeHash)
 			m.Formed = m.Seq + 1
 		}
 	}
@@ -118,8 +118,8 @@ func (l *listBatch) stampEnd(a *applier, was *sourceMeta) error {
 			return err
 		}
 	}
-	if indices := r.s.indexing(); r.all && r.indices == indices.indexSet() {
-		indices.complete(m, r.indices.fns) // every record has values for these
+	if r.all && r.indices == r.s.indices.set() {
+		r.s.indices.complete(m, r.indices.fns) // every record has values for these
 	}
 	rv := l.end.resourceVersion
 	r.listedAt(m, was, rv)
@@ -142,8 +142,8 @@ func (l *listBatch) stampEnd(a *applier, was *sourceMeta) error {
 	if m.Noted.unstored() == 0 {
 		m.Noted.Why = ""
 	}
-	m.TypeHash, m.Transform = r.s.typeHash, r.s.transformVersion()
-	r.s.setKind(m)
+	m.TypeHash, m.Transform = r.s.form.typeHash, r.s.form.transformVersion()
+	r.s.coder.setKind(m)
 	if r.o.NewTimeline {
 		m.Timeline++
 	}
@@ -164,10 +164,10 @@ func (l *listBatch) visible(m *sourceMeta) {
 		r.s.forgetDamage()
 	}
 	if r.first || r.all {
-		r.s.settleMemory()
+		r.s.memory.settle()
 	}
-	r.s.indexing().buildMissing()
-	r.s.stirHandlers()
+	r.s.builder.missing()
+	r.s.handlers.stir()
 }
 
 // mixedType is the type hash of contents that are stored in part under another Go type or

@@ -27,7 +27,7 @@ func (r *Relist) flush(at *listing.Progress) error {
 			l.at, at = at, nil
 		}
 		if err := r.s.db.commit.commit(r.work(n, l)); err != nil {
-			return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+			return fmt.Errorf("boltstore: relist of %s: %w", r.s.name, err)
 		}
 		r.items, r.nameless, r.spilled = r.items[n:], 0, true
 	}
@@ -49,7 +49,7 @@ func (r *Relist) work(n int, l *listBatch) *work {
 	for _, it := range r.items[:n] {
 		b.Changes = append(b.Changes, it.c)
 	}
-	return &work{s: r.s.Store, b: b}
+	return &work{s: r.s.source, b: b}
 }
 
 // sweep deletes the objects that no page has shown, as of the list's version. A first list
@@ -114,7 +114,7 @@ func (r *Relist) scan(from []byte) (items []listedItem, next []byte, err error) 
 // ErrAbandoned, Commit may be called again.
 func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, error) {
 	if err := r.commit(resourceVersion, confirmed); err != nil {
-		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.name, err)
 	}
 	r.done = true
 	r.written()
@@ -176,7 +176,7 @@ func (r *Relist) metDamage() error {
 // Journaled is the seq of the last change that the relist has journaled and that readers
 // see, 0 before there is one.
 func (r *Relist) Journaled() uint64 {
-	if !r.began || r.first || r.all && r.s.hidden() {
+	if !r.began || r.first || r.all && r.s.form.hidden() {
 		return 0
 	}
 	return r.s.metaNow().Seq
@@ -187,12 +187,12 @@ func (r *Relist) Journaled() uint64 {
 func (r *Relist) Abort() { r.done = true }
 
 // forgetDamage is for records that are all new: from the server, mended or none.
-func (s *Store) forgetDamage() {
+func (s *source) forgetDamage() {
 	s.mu.Lock()
 	if s.broken != nil {
 		s.broken, s.brokenCh = nil, make(chan struct{})
 	}
 	s.tellChanged()
 	s.mu.Unlock()
-	s.settleMemory()
+	s.memory.settle()
 }

@@ -20,7 +20,7 @@ import (
 // the program's own. It is also not enough where equal versions need not mean equal
 // content: in a new timeline, in another served form, or in a damaged source.
 func (r *Relist) ByMetadata() bool {
-	return !r.first && !r.all && !r.content && r.s.metaKeys
+	return !r.first && !r.all && !r.content && r.s.coder.metaKeys
 }
 
 // Compare says how the file's records compare with the listed objects, in their order.
@@ -44,14 +44,14 @@ func (r *Relist) Compare(listed []listing.Object) ([]listing.Match, error) {
 		err = r.metDamage()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.name, err)
 	}
 	return found, nil
 }
 
 // match compares the record of a listed object. unstored says whether there may be
 // notes of unstored objects. The error is damage to the record.
-func (s *Store) match(g contentsTx, unstored bool, l listing.Object) (listing.Match, error) {
+func (s *source) match(g contentsTx, unstored bool, l listing.Object) (listing.Match, error) {
 	if l.Name == "" || l.UID == "" || l.ResourceVersion == "" {
 		return listing.MatchAbsent, nil
 	}
@@ -75,13 +75,13 @@ func (s *Store) match(g contentsTx, unstored bool, l listing.Object) (listing.Ma
 // sameButKind says whether a listed typed object equals that of a record, except that one
 // of the two lacks apiVersion and kind. client-go's clients show these for custom
 // resources in a list but not in a watch. They are the source's in any case.
-func (s *Store) sameButKind(c *Change, old *format.Record) (same bool) {
+func (cd *coder) sameButKind(c *Change, old *format.Record) (same bool) {
 	listed, ok := c.obj.(runtime.Object)
-	if !ok || s.source.Form != FormTyped || c.rv != old.ResourceVersion || c.uid != old.UID || old.Codec != s.codec.ID() {
+	if !ok || cd.form != FormTyped || c.rv != old.ResourceVersion || c.uid != old.UID || old.Codec != cd.codec.ID() {
 		return false
 	}
 	err := faults.Contain(func() error {
-		obj, err := s.callDecode(old.Payload)
+		obj, err := cd.decode(old.Payload)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (s *Store) sameButKind(c *Change, old *format.Record) (same bool) {
 			return nil
 		}
 		obj.GetObjectKind().SetGroupVersionKind(kind)
-		whole, err := s.callCodec(obj)
+		whole, err := cd.encode(obj)
 		same = err == nil && bytes.Equal(whole[format.HeadRoom:], c.payload)
 		return err
 	})
@@ -120,7 +120,7 @@ func (r *Relist) current(tx *bolt.Tx) (contentsTx, error) {
 // lacksRecords says whether the records are not those that meta counts. A damaged record
 // counts as lost: its key may be another object's, and then lists would not show that its
 // own object is gone.
-func (s *Store) lacksRecords() (lacks bool, err error) {
+func (s *source) lacksRecords() (lacks bool, err error) {
 	err = s.view(func(m *sourceMeta, t sourceTx) error {
 		var is digest
 		err := t.contents().Items.Each(func(rw layout.Raw) {
@@ -132,7 +132,7 @@ func (s *Store) lacksRecords() (lacks bool, err error) {
 		return err
 	})
 	if err != nil {
-		err = fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
+		err = fmt.Errorf("boltstore: relist of %s: %w", s.name, err)
 	}
 	return lacks, err
 }
@@ -155,7 +155,7 @@ func (r *Relist) compare(items []listedItem) error {
 		if m.old.Payload, err = plain(m.old, nil); err != nil {
 			continue
 		}
-		if sameContent(it.c, m.old, r.s.codec.ID()) || !r.all && r.s.sameButKind(it.c, m.old) {
+		if sameContent(it.c, m.old, r.s.coder.codec.ID()) || !r.all && r.s.coder.sameButKind(it.c, m.old) {
 			// It is uncertain what handlers know of an unstored object.
 			if it.c.quiet = !it.noted; !it.noted && len(it.c.failed) == 0 && sameValues(it.c.values, m.old) {
 				it.c, it.err = nil, nil

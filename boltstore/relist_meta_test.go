@@ -45,7 +45,7 @@ func TestIndicesAfterEmpty(t *testing.T) {
 	complete := func(what string) {
 		t.Helper()
 		for name := range s.GetIndexers() {
-			if !s.indexing().built(s.metaNow(), name) {
+			if !s.indices.built(s.metaNow(), name) {
 				t.Errorf("%s: index %s is not complete: %+v", what, name, s.metaNow().Indices)
 			}
 		}

@@ -49,7 +49,7 @@ func (r *Relist) report(obj runtime.Object, err error) {
 func (r *Relist) takeUp(m *sourceMeta) {
 	if useless := r.useless(m); useless != "" {
 		r.s.db.log().Info("An interrupted list cannot go on; it begins again",
-			"source", r.s.source.String(), "reason", useless)
+			"source", r.s.name.String(), "reason", useless)
 		return
 	}
 	// Began becomes a time of this life, or the zero Unix time if that is not known.
@@ -93,11 +93,11 @@ func (s *Claimed) DropPartial() error {
 	}
 	err := s.noteMeta(func(src sourceTx, m *sourceMeta) error {
 		m.dropPartial()
-		s.indexing().complete(m, s.indexing().indexSet().fns) // of no objects
+		s.indices.complete(m, s.indices.set().fns) // of no objects
 		return src.DropContents()
 	})
 	if err != nil {
-		return fmt.Errorf("boltstore: drop the interrupted list of %s: %w", s.source, err)
+		return fmt.Errorf("boltstore: drop the interrupted list of %s: %w", s.name, err)
 	}
 	return nil
 }

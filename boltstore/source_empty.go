@@ -18,12 +18,12 @@ func (s *Claimed) Empty() error {
 		}
 		old := s.metaNow()
 		// Seqs go on, so that no receipt comes to mean another entry.
-		m = (&sourceMeta{Source: s.source, TypeHash: s.typeHash, APIVersion: old.APIVersion, Kind: old.Kind,
+		m = (&sourceMeta{Source: s.name, TypeHash: s.form.typeHash, APIVersion: old.APIVersion, Kind: old.Kind,
 			Scope: old.Scope, Names: old.Names, Categories: old.Categories, Columns: old.Columns,
-			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq,
+			Transform: s.form.transformVersion(), Epoch: old.Epoch + 1, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq,
 			Handlers: old.Handlers, Formed: old.Formed, Reformed: old.Reformed, Former: old.newest()}).clone()
 		m.claimedNow(s.db.device)
-		s.indexing().complete(m, s.indexing().indexSet().fns) // of no objects
+		s.indices.complete(m, s.indices.set().fns) // of no objects
 		src, err := s.db.h.makeAnew(tx, s.id, m)
 		if err != nil {
 			return err
@@ -36,10 +36,10 @@ func (s *Claimed) Empty() error {
 		s.metadataSize.Store(0)
 		s.setMeta(m)
 		s.forgetDamage()
-		s.stirHandlers()
+		s.handlers.stir()
 	}))
 	if err != nil {
-		return fmt.Errorf("boltstore: empty %s: %w", s.source, err)
+		return fmt.Errorf("boltstore: empty %s: %w", s.name, err)
 	}
 	return nil
 }

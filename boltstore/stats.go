@@ -165,7 +165,7 @@ func (c *committer) failingFor(now time.Time) time.Duration {
 func init() {
 	claimants.Of = func(db any) (all []any) {
 		stores := db.(*DB).claimed()
-		slices.SortFunc(stores, func(a, b *Store) int { return strings.Compare(a.id, b.id) })
+		slices.SortFunc(stores, func(a, b *source) int { return strings.Compare(a.id, b.id) })
 		for _, s := range stores {
 			if u := s.user.Load(); u != nil {
 				all = append(all, *u)

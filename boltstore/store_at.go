@@ -41,8 +41,8 @@ func (m *sourceMeta) moment() Moment {
 }
 
 // at runs fn on the newest state. A source that lacks records has none.
-func (s *Store) at(fn func(m *sourceMeta, src sourceTx, g contentsTx) error) error {
-	err := s.read(func(m *sourceMeta, src sourceTx, g contentsTx) error {
+func (s *source) at(fn func(m *sourceMeta, src sourceTx, g contentsTx) error) error {
+	err := s.reader.read(func(m *sourceMeta, src sourceTx, g contentsTx) error {
 		switch {
 		case !m.listed():
 			return fmt.Errorf("%w: it has not been listed yet", ErrNotWhole)
@@ -70,7 +70,7 @@ func (s *Store) MomentFrom(version string) (at Moment, newest string, err error)
 	return s.momentAt(version, true)
 }
 
-func (s *Store) momentAt(version string, first bool) (at Moment, newest string, err error) {
+func (s *source) momentAt(version string, first bool) (at Moment, newest string, err error) {
 	err = s.at(func(m *sourceMeta, src sourceTx, _ contentsTx) error {
 		at, newest = m.moment(), m.ResourceVersion
 		switch {
@@ -113,11 +113,8 @@ func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 	if err != nil || raws == nil {
 		return nil, at, err
 	}
-	_, objs, err := s.reading().decodeAll(raws, true)
-	if s.note(err) != nil {
-		return nil, at, fmt.Errorf("boltstore: %s: %w", s.source, err)
-	}
-	return objs[0], at, nil
+	_, objs, err := s.reader.decodeAll(raws, true)
+	return objs[0], at, s.explained(err)
 }
 
 // PageAt returns objects of a moment whose keys begin with prefix, in the order of the
@@ -132,12 +129,12 @@ func (s *Store) PageAt(at Moment, prefix string, from []byte, n int) (
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	keys, objs, err = s.reading().decodeAll(raws, false)
+	keys, objs, err = s.reader.decodeAll(raws, false)
 	return keys, objs, next, s.explained(err)
 }
 
 // rawsAt returns copies of the records of PageAt.
-func (s *Store) rawsAt(at Moment, prefix string, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
+func (s *source) rawsAt(at Moment, prefix string, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size, most := 0, min(n*(16<<10), 4*pageBytes)
 	err = s.at(func(m *sourceMeta, src sourceTx, g contentsTx) error {
 		raws, size, next = nil, 0, nil
@@ -316,7 +313,7 @@ func (s *Store) EntriesAfter(at Moment) (e EntriesAt, err error) {
 		return EntriesAt{}, err
 	}
 	for i, d := range drafts {
-		e.Entries = append(e.Entries, newEntry(s, first+uint64(i), d))
+		e.Entries = append(e.Entries, newEntry(s.source, first+uint64(i), d))
 	}
 	return e, nil
 }

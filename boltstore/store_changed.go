@@ -24,15 +24,15 @@ func (s *Store) Changed() (<-chan struct{}, error) {
 	}
 	switch {
 	case s.viewed:
-		return s.changed, fmt.Errorf("boltstore: %s: this store is a view, which is not told of commits; use the store of the informer or the claim", s.source)
+		return s.changed, fmt.Errorf("boltstore: %s: this store is a view, which is not told of commits; use the store of the informer or the claim", s.name)
 	case s.released, s.shut:
-		return s.changed, fmt.Errorf("boltstore: %s: %w: it does not change any more", s.source, ErrClosed)
+		return s.changed, fmt.Errorf("boltstore: %s: %w: it does not change any more", s.name, ErrClosed)
 	}
 	return s.changed, nil
 }
 
 // tellChanged needs mu.
-func (s *Store) tellChanged() {
+func (s *source) tellChanged() {
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
@@ -40,7 +40,7 @@ func (s *Store) tellChanged() {
 }
 
 // shutDown notes that the file is closed.
-func (s *Store) shutDown() {
+func (s *source) shutDown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shut = true
@@ -54,7 +54,7 @@ func (s *Store) shutDown() {
 // before the program's first write. If some objects cannot be served, it returns an error
 // and none.
 func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
-	if r := s.inMemory(); r != nil && s.whole(s.metaNow()) {
+	if r := s.memory.shown(); r != nil && s.whole(s.metaNow()) {
 		s.memory.mu.RLock()
 		defer s.memory.mu.RUnlock()
 		if is = (Contents{true, r.digest}); is == than {
@@ -62,7 +62,7 @@ func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
 		}
 		return r.store.List(), is, nil
 	}
-	err = s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
+	err = s.reader.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 		objs, is = nil, Contents{}
 		if !s.whole(m) || g.Items == nil && m.Contents != contentsNone {
 			return nil
@@ -77,7 +77,7 @@ func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
 		if err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) }); err != nil {
 			return err
 		}
-		_, all, err := s.reading().decodeAll(raws, false)
+		_, all, err := s.reader.decodeAll(raws, false)
 		if err == nil {
 			err = m.Items.compare(s.owner, raws)
 		}
@@ -85,12 +85,12 @@ func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
 		return err
 	})
 	if s.note(err) != nil {
-		return nil, Contents{}, fmt.Errorf("boltstore: %s: %w", s.source, err)
+		return nil, Contents{}, fmt.Errorf("boltstore: %s: %w", s.name, err)
 	}
 	return objs, is, nil
 }
 
 // whole says whether m's contents are complete, as far as the file knows.
-func (s *Store) whole(m *sourceMeta) bool {
-	return m.listed() || !s.expectsProducer() && (m.Contents != contentsNone || m.ResourceVersion != "")
+func (s *source) whole(m *sourceMeta) bool {
+	return m.listed() || !s.writer.expectsProducer() && (m.Contents != contentsNone || m.ResourceVersion != "")
 }

@@ -35,7 +35,7 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64, but []string) (
 		return nil
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("boltstore: compare %s with a list: %w", s.source, err)
+		return nil, false, fmt.Errorf("boltstore: compare %s with a list: %w", s.name, err)
 	}
 	return lacking, only, nil
 }
@@ -63,4 +63,4 @@ func (s *Claimed) Knows(c *Change) (yes bool, err error) {
 
 // ByMetadata says whether metadata is enough to recognise an object of a list. It is
 // not with a key function of the program's own.
-func (s *Claimed) ByMetadata() bool { return s.metaKeys }
+func (s *Claimed) ByMetadata() bool { return s.coder.metaKeys }

@@ -12,7 +12,7 @@ import (
 
 // HasMessages says whether the source's objects are stored as protobuf messages of their
 // kind, as an API server sends them in an envelope that says the kind.
-func (s *Store) HasMessages() bool { return s.codec.ID() == codec.IDProtobuf }
+func (s *source) HasMessages() bool { return s.coder.codec.ID() == codec.IDProtobuf }
 
 // MessagesAt is PageAt for a source that HasMessages. It decodes nothing: it returns each
 // object's key, version and message.
@@ -24,8 +24,8 @@ func (s *Store) MessagesAt(at Moment, prefix string, from []byte, n int) (
 		return nil, nil, nil, nil, err
 	}
 	keys, versions, msgs = make([]string, len(raws)), make([]string, len(raws)), make([][]byte, len(raws))
-	err = s.reading().decodeEach(raws, func(i int, key string, r *format.Record) error {
-		msg, err := s.reading().message(r)
+	err = s.reader.decodeEach(raws, func(i int, key string, r *format.Record) error {
+		msg, err := s.reader.message(r)
 		if err != nil {
 			return fmt.Errorf("record of %q: %w", key, err)
 		}
@@ -36,11 +36,11 @@ func (s *Store) MessagesAt(at Moment, prefix string, from []byte, n int) (
 }
 
 // message returns a verified record's message.
-func (s reading) message(r *format.Record) ([]byte, error) {
-	if err := s.sameCodec(r); err != nil {
+func (rd *reader) message(r *format.Record) ([]byte, error) {
+	if err := rd.s.coder.sameCodec(r); err != nil {
 		return nil, err
 	}
-	if !s.HasMessages() {
+	if !rd.s.HasMessages() {
 		return nil, fmt.Errorf("codec %d stores no messages", r.Codec)
 	}
 	payload, err := plain(r, nil)
@@ -64,7 +64,7 @@ func (e *Entry) Message() (msg []byte, ok bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	msg, err = e.s.reading().message(r)
+	msg, err = e.s.reader.message(r)
 	return msg, err == nil, err
 }
 

@@ -89,20 +89,20 @@ func (s *Store) State() State {
 		s.db.confirmedSince(&st)
 		return st
 	}
-	inMemory, size := s.residence()
+	inMemory, size := s.memory.size()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	st := s.meta.state(s.db.device)
 	s.comparedSince(&st)
-	st.Outdated = s.outdated(s.meta)
-	st.Reindexed = maps.Clone(s.reindexed)
+	st.Outdated = s.form.reason(s.meta)
+	st.Reindexed = maps.Clone(s.builder.counted)
 	st.InMemory, st.ObjectMemory = inMemory, size
 	return st
 }
 
 // newestMeta is the meta of the newest commit. A view's own meta is that of when View was
 // called.
-func (s *Store) newestMeta() *sourceMeta {
+func (s *source) newestMeta() *sourceMeta {
 	m := s.metaNow()
 	if s.viewed {
 		_ = s.view(func(now *sourceMeta, _ sourceTx) error { m = now; return nil }) // otherwise it is the last one known
@@ -112,9 +112,9 @@ func (s *Store) newestMeta() *sourceMeta {
 
 // damaged notes that something in the file cannot be served. If a list has replaced it since
 // it was read, there will be another list.
-func (s *Store) damaged(err error) {
+func (s *source) damaged(err error) {
 	s.mu.Lock()
-	first, own := s.broken == nil, s.meta != nil && !s.viewed && !s.expectant && s.producer == nil && !s.meta.everListed()
+	first, own := s.broken == nil, s.meta != nil && !s.viewed && !s.writer.expectant && s.writer.producer == nil && !s.meta.everListed()
 	s.broken = err
 	if first {
 		close(s.brokenCh)
@@ -122,21 +122,21 @@ func (s *Store) damaged(err error) {
 	s.mu.Unlock()
 	ended := s.db.damage() != nil // memory stays as the last commit left it
 	if !ended {
-		s.forget()
+		s.memory.forget()
 	}
 	switch {
 	case ended: // it is said of the file
 	case first && s.viewed:
 		s.tellClaim(err)
 	case first && own:
-		s.db.log().Error(err, "Damage found, some objects that the program has stored cannot be read", "source", s.source.String(), "file", s.db.path)
+		s.db.log().Error(err, "Damage found, some objects that the program has stored cannot be read", "source", s.name.String(), "file", s.db.path)
 	case first:
-		s.db.log().Error(err, "Damage found, the source will be read from the server again", "source", s.source.String(), "file", s.db.path)
+		s.db.log().Error(err, "Damage found, the source will be read from the server again", "source", s.name.String(), "file", s.db.path)
 	}
 }
 
 // Err says why a part of the source cannot be served, nil if all of it can.
-func (s *Store) Err() error {
+func (s *source) Err() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.broken
@@ -160,19 +160,19 @@ const (
 // type or the transform has changed. "" means that it need not be listed.
 // Claim.ServeOutdated serves the objects until then. A source that a program fills itself
 // is not listed: its contents are removed with the next write.
-func (s *Store) Outdated() string {
+func (s *source) Outdated() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.outdated(s.meta)
+	return s.form.reason(s.meta)
 }
 
-func (s *Store) outdated(m *sourceMeta) string {
+func (f *form) reason(m *sourceMeta) string {
 	switch {
 	case m.Contents == contentsNone:
 		return ""
-	case m.TypeHash != s.typeHash:
+	case m.TypeHash != f.typeHash:
 		return OutdatedType
-	case m.Transform != s.transform:
+	case m.Transform != f.transform:
 		return OutdatedTransform
 	}
 	return ""

@@ -39,4 +39,4 @@ func (s *Claimed) SetTold(seq uint64) {
 	}
 }
 
-func (s *Store) toldChanged() bool { return s.told.Load() > s.metaNow().Told }
+func (s *source) toldChanged() bool { return s.told.Load() > s.metaNow().Told }
