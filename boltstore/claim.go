@@ -62,34 +62,35 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if objmeta.IsNil(c.Example) {
 		return nil, fmt.Errorf("boltstore: claim %s: the example of its objects is nil: give an object of their type, such as &corev1.Pod{}", c.Source)
 	}
-	s, err := db.newSource(c)
+	s, err := newSource(db, c)
 	if err != nil {
 		return nil, err
 	}
-	db.claiming.RLock()
-	defer db.claiming.RUnlock()
-	db.mu.Lock()
+	db.claims.claiming.RLock()
+	defer db.claims.claiming.RUnlock()
+	db.claims.mu.Lock()
 	switch {
-	case db.closed:
+	case db.claims.closed:
 		err = fmt.Errorf("boltstore: claim %s: %w: the file was closed", c.Source, ErrClosed)
 	case db.opts.ReadOnly:
 		err = fmt.Errorf("boltstore: claim %s: %s was opened read-only: open it without Options.ReadOnly, or read it by DB.View", c.Source, db.path)
-	case db.claims[s.id] != nil:
+	case db.claims.of[s.id] != nil:
 		err = fmt.Errorf("boltstore: %s: %w in %s; share one informer, let one that ends end first (a factory's Shutdown waits), or give Cluster or the selectors if these are different lists", c.Source, ErrClaimed, db.path)
 	default:
-		db.claims[s.id] = s
-		db.inUse.Store(int64(len(db.claims)))
+		db.claims.of[s.id] = s
+		db.claims.count.Store(int64(len(db.claims.of)))
 	}
-	db.mu.Unlock()
+	db.claims.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	if err = s.load(c.Indexers); err != nil {
-		db.release(s)
+		db.claims.remove(s)
+		db.commits.tell(s.id)
 		return nil, err
 	}
-	db.warnSecrets(c.Source)
-	db.warnLacksFields(s.metaNow())
+	db.warned.secrets(c.Source)
+	db.warned.lacksFields(s.metaNow())
 	s.form.hideUnreadable()
 	db.commit.attach(s)
 	s.memory.begin()
@@ -98,23 +99,25 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 		s.release()
 		return nil, err
 	}
-	db.tellKept(c.Source)
+	db.commits.tellKept(c.Source)
 	return claimed, nil
 }
 
-func (db *DB) newSource(c Claim) (*source, error) {
+func newSource(db *DB, c Claim) (*source, error) {
 	s := &source{
-		db: db, name: c.Source, id: c.Source.ID(), owner: format.OwnerOf(c.Source.ID()),
-		brokenCh: make(chan struct{}), ended: make(chan struct{}), claimed: db.opts.Clock.Now(),
+		db: db, name: c.Source, id: c.Source.ID(),
+		life: life{began: db.opts.Clock.Now(), ended: make(chan struct{})},
 	}
 	goType := reflect.TypeOf(c.Example)
-	s.coder = coder{codec: c.Codec, keyFunc: c.KeyFunc, metaKeys: c.KeyFunc == nil, goType: goType, form: c.Source.Form,
-		kind: kindOf(c.Example, c.Source), packs: db.opts.Compression != CompressionNone}
+	s.coder = coder{owner: format.OwnerOf(s.id), codec: c.Codec, keyFunc: c.KeyFunc, metaKeys: c.KeyFunc == nil,
+		goType: goType, form: c.Source.Form, kind: kindOf(c.Example, c.Source), packs: db.opts.Compression != CompressionNone}
 	s.form = form{s: s, typeHash: codec.StructureHash(goType), lenient: c.ServeOutdated}
-	s.reader = reader{s: s, hot: newHotCache(db.hotBudget)}
+	s.reader = reader{s: s, hot: newHotCache(func() int64 { return db.claims.share(db.opts.hotBytes) })}
 	s.memory = memory{s: s, mutated: cache.NewCacheMutationDetector(c.Source.String())}
-	s.indices = indices{s: s, indexers: &indexSet{cache.Indexers{}}, versions: maps.Clone(c.IndexVersions), number: rand.Text()}
+	s.indices = indices{s: s, indexers: &indexSet{cache.Indexers{}}, number: rand.Text()}
+	s.indices.versions = maps.Clone(c.IndexVersions)
 	s.builder, s.writer = builder{s: s}, writer{s: s}
+	s.health = health{s: s, ch: make(chan struct{})}
 	s.handlers = handlers{s: s, byName: map[string]*Handler{}}
 	if s.coder.keyFunc == nil {
 		s.coder.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc
@@ -156,12 +159,12 @@ func (s *source) load(fns cache.Indexers) error {
 		return fmt.Errorf("boltstore: claim %s in %s: %w", s.name, s.db.path, err)
 	}
 	m := s.metaNow()
-	s.told.Store(m.Told)
+	s.handlers.told.Store(m.Told)
 	s.formDoubted.Store(m.FormDoubted)
-	s.noPlain.Store(m.NoPlain)
+	s.handlers.noPlain.Store(m.NoPlain)
 	s.metadataSize.Store(m.MetadataSize)
 	if m.Degraded != "" {
-		s.damaged(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
+		s.health.meet(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
 	}
 	return nil
 }
@@ -183,7 +186,7 @@ func (s *source) find() (found bool, err error) {
 		if err != nil {
 			return err
 		}
-		s.setMeta(m)
+		s.setMeta(m, nil)
 		found = true
 		return nil
 	})
@@ -193,7 +196,7 @@ func (s *source) find() (found bool, err error) {
 // create makes the source, whose indices are complete since it has no objects. lost says that
 // the file had the source and has lost it.
 func (s *source) create(tx *bolt.Tx, fns cache.Indexers, lost bool) error {
-	src, err := s.makeBucket(tx)
+	src, err := s.db.h.makeSource(tx, s.id)
 	if err != nil {
 		return err
 	}
@@ -202,18 +205,18 @@ func (s *source) create(tx *bolt.Tx, fns cache.Indexers, lost bool) error {
 	s.indices.complete(m, fns)
 	m.NoPlain = !lost && !fileNamesLost(tx) // otherwise plain handlers may know it
 	m.claimedNow(s.db.device)
-	s.setMeta(m)
+	s.setMeta(m, nil)
 	return src.putMeta(m)
 }
 
-// makeBucket returns the source's bucket, which it makes if there is none.
-func (s *source) makeBucket(tx *bolt.Tx) (sourceTx, error) {
+// makeSource returns a source's buckets, which it makes if there are none.
+func (h *handle) makeSource(tx *bolt.Tx, id string) (sourceTx, error) {
 	sources, err := layout.Create(tx, layout.BucketSources)
 	if err != nil {
 		return sourceTx{}, err
 	}
-	b, err := layout.Create(sources, []byte(s.id))
-	return sourceIn(b, s.id, s.db.h.seal), err
+	b, err := layout.Create(sources, []byte(id))
+	return sourceIn(b, id, h.seal), err
 }
 
 // Attach connects the source's producer with the committer. wake tells the committer that
@@ -240,7 +243,7 @@ func (w *writer) fedBy() Producer {
 }
 
 func (s *source) wake(urgent bool) {
-	s.awake.Store(true)
+	s.writer.awake.Store(true)
 	signal(s.db.commit.wake)
 	if urgent {
 		signal(s.db.commit.urgent)
@@ -255,7 +258,7 @@ func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
 
 // Ended is closed once Release is called: changes that are not committed by then never
 // are.
-func (s *Claimed) Ended() <-chan struct{} { return s.ended }
+func (s *Claimed) Ended() <-chan struct{} { return s.life.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
 // claimed again. Release writes the told mark, acknowledgements, what DoubtForm,
@@ -264,11 +267,15 @@ func (s *Claimed) Ended() <-chan struct{} { return s.ended }
 func (s *Claimed) Release() { s.release() }
 
 func (s *source) release() {
-	s.endOnce.Do(s.end)
-	s.retriers.Wait()
+	s.life.once.Do(func() {
+		s.mu.Lock() // no further goroutine of the claim begins
+		defer s.mu.Unlock()
+		close(s.life.ended)
+	})
+	s.life.goroutines.Wait()
 	s.db.commit.detach(s)
 	s.memory.end()
-	if s.toldChanged() || s.handlers.acked() || s.claimDue() || s.notesChanged() {
+	if s.handlers.toldChanged() || s.handlers.waiting() || s.claimDue() || s.notesChanged() {
 		err := s.writeMarks()
 		if err != nil && !errors.Is(err, ErrClosed) {
 			s.db.log().Error(err,
@@ -277,16 +284,10 @@ func (s *source) release() {
 		}
 	}
 	s.mu.Lock()
-	s.released = true
+	s.life.released = true
 	s.tellChanged()
 	s.mu.Unlock()
 	s.writer.fail(ErrClosed)
-	s.db.release(s)
-}
-
-// end keeps further goroutines of the claim from beginning.
-func (s *source) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.ended)
+	s.db.claims.remove(s)
+	s.db.commits.tell(s.id)
 }

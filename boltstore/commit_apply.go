@@ -30,7 +30,7 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 	w.meta.date(w.s.db.device)
 	a := &applier{s: w.s, src: src, m: w.meta, in: src.contents(), now: w.now(journaled), overwrite: w.b.local}
 	if l := w.b.list; l != nil {
-		a.overwrite, a.listed, a.unseen, a.spill = true, true, l.r.first, l.r.spilled || l.end == nil
+		a.overwrite, a.listed, a.unseen, a.spill = true, true, l.r.first, l.r.found.spilled || l.end == nil
 		if l.r.first {
 			a.in.Items.Bucket.FillPercent = compactFill // items come in the order of their keys, or nearly
 		}
@@ -85,7 +85,7 @@ func (w *work) journal(a *applier, was *sourceMeta) (err error) {
 		return err
 	}
 	const blocks = 8 // so that trimming never stalls a commit
-	return a.src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.journalFrom(), blocks)
+	return a.src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.commit.journalFrom(), blocks)
 }
 
 // stamp notes in meta what the batch says about the source, and what has been noted since
@@ -106,20 +106,21 @@ func (w *work) stamp(journaled bool) {
 		m.Confirmed, m.ConfirmedBy = w.b.at, w.b.by
 	}
 	s.stampNotes(m)
-	m.NoPlain = m.NoPlain && s.noPlain.Load()
+	m.NoPlain = m.NoPlain && s.handlers.noPlain.Load()
 	s.coder.setKind(m)
 	m.Stands = m.Stands || s.stands.Load()
 	if s.claimDue() {
 		m.claimedNow(s.db.device)
 	}
-	m.Told = max(m.Told, min(s.told.Load(), m.Seq)) // the told mark, see SetTold
+	m.Told = max(m.Told, min(s.handlers.told.Load(), m.Seq)) // the told mark, see SetTold
 }
 
 // begin makes sure that there are contents to store changes in.
 func (w *work) begin(src sourceTx) error {
 	m := w.meta
 	there := m.Contents != contentsNone
-	w.mended = there && (w.b.mends || w.b.replaces) && (m.Degraded != "" || w.s.Err() != nil) && w.s.writer.filledByProgram(m)
+	hurt := m.Degraded != "" || w.s.Err() != nil
+	w.mended = there && hurt && (w.b.mends || w.b.replaces) && w.s.writer.filledByProgram(m)
 	if len(w.b.Changes) == 0 && !w.b.replaces && !w.mended && w.b.list == nil {
 		return nil
 	}
@@ -177,7 +178,7 @@ func (a *applier) apply(c *Change) error {
 	was := a.look(k)
 	before := a.noteOf(k)
 	if a.hidden = was.base == nil && !was.damaged && before != nil && before.Record != nil; a.hidden {
-		if _, r, err := a.s.owner.ParseRecord(k, before.Record); err == nil {
+		if _, r, err := a.s.coder.owner.ParseRecord(k, before.Record); err == nil {
 			was.base, was.baseRaw = r, before.Record
 		}
 	}
@@ -185,7 +186,7 @@ func (a *applier) apply(c *Change) error {
 		return nil
 	}
 	if was.base != nil && !a.overwrite && a.stale(c, was.base) {
-		a.s.stale.Add(1)
+		a.s.writer.stale.Add(1)
 		return nil
 	}
 	if c.unstored != "" {
@@ -230,7 +231,7 @@ func (a *applier) recordOf(c *Change, was keyState) (next *format.Record, raw []
 	case a.unseen:
 		next.Born = a.m.Seq // it was there before any entry
 	}
-	raw, err = next.Encode(a.s.owner, c.key)
+	raw, err = next.Encode(a.s.coder.owner, c.key)
 	return next, raw, err
 }
 
@@ -249,7 +250,7 @@ func (a *applier) put(c *Change, was keyState) error {
 		// Another object under the same key: the final state of the old one was missed.
 		a.draft(cache.Deleted, &Change{typ: cache.Deleted, key: c.key}, nil, nil, old, oldRaw)
 		next.Born++
-		if raw, err = next.Encode(a.s.owner, c.key); err != nil {
+		if raw, err = next.Encode(a.s.coder.owner, c.key); err != nil {
 			return err
 		}
 		a.draft(cache.Added, c, next, raw, nil, nil)
@@ -342,7 +343,7 @@ func (a *applier) draftGone(c *Change, was keyState) error {
 		}
 		c.fill(r)
 		var err error
-		if final, err = r.Encode(a.s.owner, c.key); err != nil {
+		if final, err = r.Encode(a.s.coder.owner, c.key); err != nil {
 			return err
 		}
 	}

@@ -69,43 +69,36 @@ const smallObject = 1500
 // modify the object afterwards. An error says why this object cannot be stored. An
 // object whose index function fails is stored without values in that index.
 func (s *Claimed) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
-	c, err := s.identify(typ, obj)
+	c, err := s.writer.identify(typ, obj)
 	if err != nil {
 		return nil, err
 	}
-	return s.finish(c)
+	return s.writer.finish(c)
 }
 
 // PrepareGone is Prepare for the delete of an object whose final state cannot be stored.
 // The change keeps the version and UID of obj: it removes nothing newer.
-func (s *Claimed) PrepareGone(obj any) (*Change, error) {
-	c, err := s.identify(cache.Deleted, obj)
-	if err != nil {
-		return nil, err
-	}
-	c.obj = nil
-	return c, nil
-}
+func (s *Claimed) PrepareGone(obj any) (*Change, error) { return s.writer.prepare(cache.Deleted, obj) }
 
 // prepareAt is Prepare for a key that is given.
-func (s *Claimed) prepareAt(typ cache.DeltaType, key string, obj any) (*Change, error) {
-	return s.finish(changeAt(typ, key, obj))
+func (w *writer) prepareAt(typ cache.DeltaType, key string, obj any) (*Change, error) {
+	return w.finish(changeAt(typ, key, obj))
 }
 
 // finish is the rest of Prepare.
-func (s *Claimed) finish(c *Change) (*Change, error) {
+func (w *writer) finish(c *Change) (*Change, error) {
 	if c.obj != nil || c.typ != cache.Deleted {
-		if err := s.encode(c); err != nil {
+		if err := w.encode(c); err != nil {
 			return nil, err
 		}
 	}
-	s.coder.pack(c)
+	w.s.coder.pack(c)
 	return c, nil
 }
 
 // identify is the cheap half of Prepare: key, version and UID.
-func (s *Claimed) identify(typ cache.DeltaType, obj any) (*Change, error) {
-	key, err := s.Key(obj)
+func (w *writer) identify(typ cache.DeltaType, obj any) (*Change, error) {
+	key, err := w.s.Key(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +123,7 @@ func changeAt(typ cache.DeltaType, key string, obj any) *Change {
 
 // coder makes keys and payloads of the program's objects, and objects of payloads.
 type coder struct {
+	owner    format.Owner
 	codec    codec.Codec
 	trial    *trial // nil: the codec is known to keep objects whole
 	keyFunc  cache.KeyFunc
@@ -151,20 +145,20 @@ func (cd *coder) key(obj any) (string, error) {
 }
 
 // encode is the other half of Prepare: index values and payload.
-func (s *Claimed) encode(c *Change) error {
+func (w *writer) encode(c *Change) error {
 	ro, ok := c.obj.(runtime.Object)
 	if !ok || objmeta.IsNil(ro) {
 		return fmt.Errorf("boltstore: %q: %T is not a runtime.Object, or nil", c.key, c.obj)
 	}
-	if !s.writer.expectsProducer() {
-		s.coder.showsKind(ro)
+	if !w.expectsProducer() {
+		w.s.coder.showsKind(ro)
 	}
 	var err error
 	if c.typ != cache.Deleted {
-		c.set = s.indices.set()
-		s.indices.values(c)
+		c.set = w.s.indices.set()
+		w.s.indices.values(c)
 	}
-	if c.whole, err = s.coder.encode(ro); err != nil {
+	if c.whole, err = w.s.coder.encode(ro); err != nil {
 		return fmt.Errorf("boltstore: encode %q: %w", c.key, err)
 	}
 	c.payload = c.whole[format.HeadRoom:]
@@ -173,7 +167,7 @@ func (s *Claimed) encode(c *Change) error {
 			c.key, n, format.MaxPayload)
 	}
 	if c.typ != cache.Deleted { // a delete is told even if its last state does not come back whole
-		if err := s.coder.trial.run(s.coder.codec, c.payload, ro); err != nil {
+		if err := w.s.coder.trial.run(w.s.coder.codec, c.payload, ro); err != nil {
 			return fmt.Errorf("boltstore: %q: %w; give a codec for the type (Codec)", c.key, err)
 		}
 	}
@@ -191,12 +185,12 @@ func (c *Change) stored() int {
 	return n
 }
 
-// callCodec encodes an object behind room for a record's head.
+// encode encodes an object behind room for a record's head.
 func (cd *coder) encode(obj runtime.Object) ([]byte, error) {
 	return callCodec(cd, func() ([]byte, error) { return cd.codec.Append(format.ZeroHead[:], obj) })
 }
 
-// callDecode decodes a payload.
+// decode decodes a payload.
 func (cd *coder) decode(payload []byte) (runtime.Object, error) {
 	return callCodec(cd, func() (runtime.Object, error) { return cd.codec.Decode(payload) })
 }

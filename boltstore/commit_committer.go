@@ -203,7 +203,7 @@ func (c *committer) run(r *running) {
 				opened = began.Add(-min(now.Sub(began), c.db.opts.Window/2, maxLead))
 			}
 			c.db.keeper.committed(now)
-			c.db.lookAfterCommit(now)
+			c.db.commit.lookAtPath(now)
 		} else {
 			c.probe()
 		}
@@ -213,7 +213,11 @@ func (c *committer) run(r *running) {
 		}
 	}
 	c.ending = nil
-	c.failDirect(ErrClosed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.stores {
+		s.writer.fail(ErrClosed)
+	}
 }
 
 // await returns once a commit is due, and says how much that takes. It waits for the end of

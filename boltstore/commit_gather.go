@@ -34,7 +34,7 @@ func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bo
 		g.retried[w.s] = true
 	}
 	for _, s := range stores {
-		if s.awake.Load() {
+		if s.writer.awake.Load() {
 			g.awake++
 		}
 	}
@@ -51,7 +51,7 @@ func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bo
 // from takes a source's share: waiting writes, then changes.
 func (g *gathering) from(s *source) {
 	share := max(g.room/max(g.awake, 1), 1)
-	if s.awake.Swap(false) {
+	if s.writer.awake.Swap(false) {
 		g.awake--
 	}
 	if g.retried[s] { // its events wait behind the failed ones
@@ -83,11 +83,11 @@ func (g *gathering) from(s *source) {
 // batch takes about max bytes of a producer's changes, nil if nothing is to be committed. Told
 // marks, acknowledgements and notes of claims ride on a batch, which may be empty.
 func (g *gathering) batch(s *source, p Producer, max int) *Batch {
-	rides := g.take != scopeChanges && (s.toldChanged() || s.handlers.acked() || s.claimDue()) || s.handlers.owe()
+	rides := g.take != scopeChanges && (s.handlers.toldChanged() || s.handlers.waiting() || s.claimDue()) || s.handlers.owe()
 	var b *Batch
 	if p != nil {
 		var rest bool
-		if b, rest = p.Take(max, g.take == scopeAll || rides || g.take == scopeDue && s.bookmarkDue()); rest {
+		if b, rest = p.Take(max, g.take == scopeAll || rides || g.take == scopeDue && g.c.bookmarkDue(s)); rest {
 			g.left(s)
 		}
 	}
@@ -100,7 +100,7 @@ func (g *gathering) batch(s *source, p Producer, max int) *Batch {
 // left notes that a source has more than this commit takes.
 func (g *gathering) left(s *source) {
 	g.more = true
-	s.awake.Store(true)
+	s.writer.awake.Store(true)
 }
 
 // takeWrites takes the direct writes that wait, up to max bytes of them and one that

@@ -115,7 +115,7 @@ func (e *Entry) Previous() (any, error) {
 
 // decodeRaw decodes a record that was copied out of the file.
 func (rd *reader) decodeRaw(key string, raw []byte) (any, error) {
-	_, r, err := rd.s.owner.ParseRecord(index.AppendKey(nil, key), raw)
+	_, r, err := rd.s.coder.owner.ParseRecord(index.AppendKey(nil, key), raw)
 	if err != nil {
 		return nil, err
 	}
@@ -124,9 +124,7 @@ func (rd *reader) decodeRaw(key string, raw []byte) (any, error) {
 
 // ReadJournal reads committed entries from seq on, in order, up to the end of a block. If
 // there are none yet, it returns none. It skips entries that were trimmed.
-func (s *Claimed) ReadJournal(seq uint64) ([]*Entry, error) {
-	return s.reader.readJournal(seq, func(sourceTx) error { return nil })
-}
+func (s *Claimed) ReadJournal(seq uint64) ([]*Entry, error) { return s.reader.readJournal(seq) }
 
 // SkipJournal returns where ReadJournal can go on after the damaged block with seq.
 // That is the seq of the next block, or one above the last.
@@ -143,14 +141,10 @@ func (s *Claimed) SkipJournal(seq uint64) (next uint64, err error) {
 	return next, err
 }
 
-// readJournal is ReadJournal. It also calls the function on the same commit.
-func (rd *reader) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, error) {
+func (rd *reader) readJournal(seq uint64) ([]*Entry, error) {
 	var drafts []format.Draft
 	var first uint64
 	err := rd.s.view(func(m *sourceMeta, src sourceTx) (err error) {
-		if err := also(src); err != nil {
-			return err
-		}
 		j := src.Journal()
 		if j == nil || seq > m.Seq {
 			return nil
@@ -180,7 +174,7 @@ func (rd *reader) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, 
 func (s *Store) History(key string) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		for next := uint64(1); ; {
-			entries, err := s.reader.readJournal(next, func(sourceTx) error { return nil })
+			entries, err := s.reader.readJournal(next)
 			if err != nil {
 				yield(nil, err)
 				return

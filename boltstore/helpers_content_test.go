@@ -121,7 +121,7 @@ func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 			t.Fatal(err)
 		}
 		for _, rw := range raws {
-			_, r, err := s.owner.ParseRecord(rw.Key, rw.Stored)
+			_, r, err := s.coder.owner.ParseRecord(rw.Key, rw.Stored)
 			if err != nil {
 				t.Fatal(err)
 			}

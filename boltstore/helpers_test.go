@@ -252,7 +252,7 @@ func claimTest(t testing.TB, db *DB, c Claim) *Claimed {
 
 func closeTest(t testing.TB, db *DB) {
 	t.Helper()
-	if db.closed {
+	if db.claims.closed {
 		return
 	}
 	r, err := db.Check()
@@ -262,11 +262,11 @@ func closeTest(t testing.TB, db *DB) {
 	if err != nil || !r.Sound() {
 		t.Errorf("after the test the file is not sound: %+v %v", r, err)
 	}
-	for _, s := range db.claimed() {
+	for _, s := range db.claims.all() {
 		sameInMemory(t, s)
 		sameMeta(t, s)
 	}
-	for _, s := range db.claims {
+	for _, s := range db.claims.of {
 		s.release()
 	}
 	if err := db.Close(); err != nil {
@@ -332,7 +332,7 @@ func kept(t testing.TB, db *DB) {
 // sameMeta checks that no read has changed the meta that all reads share.
 func sameMeta(t testing.TB, s *source) {
 	t.Helper()
-	last := s.db.lastParsed(s.id)
+	last := s.db.parsed.last(s.id)
 	if last == nil {
 		return
 	}

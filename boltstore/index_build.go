@@ -134,7 +134,7 @@ func (b *builder) reindex(build cache.Indexers) error {
 	before, failed := b.s.metaNow(), map[string]uint64{}
 	for begun := false; ; {
 		select {
-		case <-b.s.ended:
+		case <-b.s.life.ended:
 			return fmt.Errorf("boltstore: %s was released: %w", b.s.name, ErrClosed)
 		default:
 		}
@@ -213,7 +213,7 @@ func (b *builder) rawPage(from []byte, n int) (raws []layout.Raw, next []byte, e
 	return raws, next, err
 }
 
-// countReindexed counts the indices that are built or brought up to date. It logs them
+// count counts the indices that are built or brought up to date. It logs them
 // if there are objects.
 func (b *builder) count(m *sourceMeta, build map[string]bool) {
 	if m.Items.Count == 0 {
@@ -229,8 +229,9 @@ func (b *builder) count(m *sourceMeta, build map[string]bool) {
 	b.s.mu.Unlock()
 	for name := range build {
 		if im := m.Indices[name]; im.Complete && b.s.indices.versions[name] == "" {
-			b.s.db.unversioned.Do(func() {
-				b.s.db.log().Info("Indices without a version are built again at each start, from the file; IndexVersions keeps them",
+			b.s.db.warned.unversioned.Do(func() {
+				b.s.db.log().Info(
+					"Indices without a version are built again at each start, from the file; IndexVersions keeps them",
 					"source", b.s.name.String(), "index", name)
 			})
 			continue
@@ -258,7 +259,7 @@ func (b *builder) newValues(raws []layout.Raw, build cache.Indexers, failed map[
 	map[string]reindexed, error,
 ) {
 	keys, objs, err := b.s.reader.decodeAll(raws, false)
-	if b.s.note(err) != nil && !errors.Is(err, ErrDamaged) {
+	if b.s.health.note(err) != nil && !errors.Is(err, ErrDamaged) {
 		return nil, err
 	}
 	changed := map[string]reindexed{}
@@ -266,7 +267,7 @@ func (b *builder) newValues(raws []layout.Raw, build cache.Indexers, failed map[
 		if objs[i] == nil {
 			return // damaged; the source is degraded
 		}
-		_, r, err := b.s.owner.ParseRecord(raws[i].Key, raws[i].Stored)
+		_, r, err := b.s.coder.owner.ParseRecord(raws[i].Key, raws[i].Stored)
 		if err != nil {
 			return
 		}
@@ -312,13 +313,13 @@ func (b *builder) rewrite(src sourceTx, m *sourceMeta, changed map[string]reinde
 		if v == nil {
 			continue
 		}
-		key, old, err := b.s.owner.ParseRecord([]byte(k), bytes.Clone(v))
+		key, old, err := b.s.coder.owner.ParseRecord([]byte(k), bytes.Clone(v))
 		if err != nil || old.CRC != c.crc {
 			continue
 		}
 		next := *old
 		next.Values = merge(old.Values, c.values)
-		raw, err := next.Encode(b.s.owner, key)
+		raw, err := next.Encode(b.s.coder.owner, key)
 		if err != nil {
 			return err
 		}

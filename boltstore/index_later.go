@@ -20,11 +20,11 @@ const (
 // retryFailed starts a goroutine that builds the indices again whose functions have failed,
 // until none fails or the store is released. The caller holds s.mu.
 func (b *builder) retryFailed() {
-	if b.retrying || b.s.viewed || b.s.meta == nil || !b.s.indices.failing(b.s.meta) || b.s.ending() {
+	if b.retrying || b.s.life.viewed || b.s.meta == nil || !b.s.indices.failing(b.s.meta) || b.s.ending() {
 		return
 	}
 	b.retrying = true
-	b.s.retriers.Go(func() {
+	b.s.life.goroutines.Go(func() {
 		for wait, done := firstReindex, false; !done && b.pause(wait); wait = min(2*wait, mostReindex) {
 			if err := b.now(b.s.indices.set().fns); err != nil && !errors.Is(err, ErrClosed) {
 				b.s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source", b.s.name.String())
@@ -48,7 +48,7 @@ func (x *indices) failing(m *sourceMeta) bool {
 	return false
 }
 
-// buildLater builds all missing indices, beside other work. It tries until it succeeds or
+// later builds all missing indices, beside other work. It tries until it succeeds or
 // the store is released. tried is closed once it has tried.
 func (b *builder) later() (tried <-chan struct{}) {
 	b.s.mu.Lock()
@@ -59,7 +59,7 @@ func (b *builder) later() (tried <-chan struct{}) {
 		first()
 		return ch
 	}
-	b.s.retriers.Go(func() {
+	b.s.life.goroutines.Go(func() {
 		defer first()
 		for wait := firstReindex; ; wait = min(2*wait, triedAgain/2) { // DB.Err shows it until then
 			err := b.now(b.s.indices.set().fns)
@@ -102,7 +102,7 @@ func (b *builder) now(add cache.Indexers) error {
 	return b.build(add)
 }
 
-// buildMissing builds the program's indices that are not complete in the file, beside
+// missing builds the program's indices that are not complete in the file, beside
 // other work.
 func (b *builder) missing() {
 	m := b.s.metaNow()
@@ -121,7 +121,7 @@ func (b *builder) pause(d time.Duration) bool {
 	select {
 	case <-timer.C():
 		return true
-	case <-b.s.ended:
+	case <-b.s.life.ended:
 		return false
 	case <-b.s.db.whileOpen.ctx.Done():
 		return false

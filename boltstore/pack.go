@@ -28,11 +28,6 @@ func (cd *coder) pack(c *Change) {
 	}
 }
 
-// packAll packs the changes on all cores.
-func (cd *coder) packAll(changes []*Change) {
-	onCores(len(changes), 16, func(i int) { cd.pack(changes[i]) })
-}
-
 // fill gives a record the change's payload.
 func (c *Change) fill(r *format.Record) {
 	if r.Payload, r.Whole = c.payload, c.whole; c.size > 0 {

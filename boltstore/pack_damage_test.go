@@ -19,7 +19,7 @@ func TestDamagedPacked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, r, err := s.owner.ParseRecord(raws[0].Key, raws[0].Stored)
+	key, r, err := s.coder.owner.ParseRecord(raws[0].Key, raws[0].Stored)
 	if err != nil || r.Packed != format.Dictionary {
 		t.Fatalf("%+v %v", r, err)
 	}
@@ -27,7 +27,7 @@ func TestDamagedPacked(t *testing.T) {
 		bad := *r
 		bad.Payload = bytes.Clone(r.Payload)
 		bad.Payload[i] ^= 0x55
-		raw, err := bad.Encode(s.owner, key)
+		raw, err := bad.Encode(s.coder.owner, key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestDamagedPacked(t *testing.T) {
 	for _, version := range []uint32{format.Dictionary + 1, 1 << 31} {
 		bad := *r
 		bad.Packed = version
-		raw, err := bad.Encode(s.owner, key)
+		raw, err := bad.Encode(s.coder.owner, key)
 		if err != nil {
 			t.Fatal(err)
 		}

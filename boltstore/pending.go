@@ -36,6 +36,8 @@ type handlers struct {
 	s        *source
 	byName   map[string]*Handler // nil while one is being registered; under s.mu
 	lastAcks sync.Mutex          // see Handler.writeLast
+	told     atomic.Uint64       // up to where plain handlers have been told
+	noPlain  atomic.Bool         // see ExpectPlain; meta follows
 }
 
 // HandlerChange is what a commit has changed for a handler.
@@ -289,7 +291,7 @@ func (hs *handlers) all() (all []*Handler) {
 	return all
 }
 
-// stirHandlers tells the handlers, within the transaction's visible function, that the source
+// stir tells the handlers, within the transaction's visible function, that the source
 // was listed or emptied.
 func (hs *handlers) stir() {
 	m := hs.s.metaNow()
@@ -301,8 +303,8 @@ func (hs *handlers) stir() {
 	}
 }
 
-// acksWait says whether a handler has something to write.
-func (hs *handlers) acked() bool {
+// waiting says whether a handler has something to write.
+func (hs *handlers) waiting() bool {
 	for _, h := range hs.all() {
 		if h.waiting.Load() {
 			return true
@@ -311,7 +313,7 @@ func (hs *handlers) acked() bool {
 	return false
 }
 
-// handlersOwe says whether a commit without changes would bring the handlers further.
+// owe says whether a commit without changes would bring the handlers further.
 func (hs *handlers) owe() bool {
 	m := hs.s.metaNow()
 	if len(m.Handlers) == 0 {
@@ -337,7 +339,7 @@ func (s *source) writeMarks() error {
 	var visible func()
 	return s.updateMetaThen(func(t sourceTx, m *sourceMeta) (err error) {
 		m.claimedNow(s.db.device)
-		m.Told = max(m.Told, min(s.told.Load(), m.Seq))
+		m.Told = max(m.Told, min(s.handlers.told.Load(), m.Seq))
 		s.stampNotes(m)
 		visible, err = s.handlers.write(t, m, m.Seq, nil)
 		return err

@@ -21,7 +21,7 @@ type pendingWrite struct {
 	sets map[string]*pendingSet // those that the transaction changes
 }
 
-// writePending writes, for each durable handler of the source, acknowledgements and the
+// write writes, for each durable handler of the source, acknowledgements and the
 // changes that the transaction has journaled after the seq before. m is the meta after these
 // changes, which it updates. It returns a function to call once readers see the transaction.
 func (hs *handlers) write(
@@ -213,7 +213,7 @@ func (w *pendingWrite) fill(set *pendingSet) error {
 	return nil
 }
 
-// forgetHandlers removes handlers that were not registered for HandlerAge. A program
+// forget removes handlers that were not registered for HandlerAge. A program
 // that has just started gets time to register its own.
 func (hs *handlers) forget(t sourceTx, m *sourceMeta) error {
 	age, now, right := hs.s.db.opts.HandlerAge, hs.s.db.opts.Clock.Now(), hs.s.db.device.right()
@@ -224,7 +224,7 @@ func (hs *handlers) forget(t sourceTx, m *sourceMeta) error {
 			m.Handlers[name] = hm
 		}
 	}
-	if age <= 0 || !right || now.Sub(hs.s.claimed) < min(age, time.Hour) {
+	if age <= 0 || !right || now.Sub(hs.s.life.began) < min(age, time.Hour) {
 		return nil
 	}
 	for name, hm := range m.Handlers {

@@ -72,7 +72,7 @@ func (h *Handler) Read(key string) (p Pending, ok bool, err error) {
 		return nil
 	})
 	if err != nil {
-		return Pending{}, false, fmt.Errorf("boltstore: handler %q of %s: %w", h.name, h.s.name, h.s.explained(err))
+		return Pending{}, false, fmt.Errorf("boltstore: handler %q of %s: %w", h.name, h.s.name, h.s.health.explained(err))
 	}
 	if pk == nil {
 		return Pending{}, false, nil
@@ -96,7 +96,7 @@ func entryShown(s *source, g contentsTx, key string, seq uint64) (*Entry, error)
 	if v == nil {
 		return nil, nil
 	}
-	_, r, err := s.owner.ParseRecord(k, v)
+	_, r, err := s.coder.owner.ParseRecord(k, v)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (a *applier) recount(sound func(key string, r *format.Record) error) (lost 
 	want := map[string]digest{}
 	err = a.in.Items.Each(func(rw layout.Raw) {
 		raw := rw.Open()
-		key, r, err := a.s.owner.ParseRecord(rw.Key, raw)
+		key, r, err := a.s.coder.owner.ParseRecord(rw.Key, raw)
 		if err == nil && sound != nil {
 			err = sound(key, r)
 		}
@@ -138,7 +138,7 @@ func (a *applier) recountIndices(want map[string]digest) error {
 	}
 	var failed error
 	err := a.in.Items.Each(func(rw layout.Raw) {
-		key, r, err := a.s.owner.ParseRecord(rw.Key, rw.Open())
+		key, r, err := a.s.coder.owner.ParseRecord(rw.Key, rw.Open())
 		for i := 0; err == nil && i < len(r.Values); i++ {
 			if iv := r.Values[i]; anew[iv.Name] {
 				err = a.entriesOf(key, iv.Name, iv.Values, true)

@@ -34,14 +34,14 @@ func (r *Relist) Compare(listed []listing.Object) ([]listing.Match, error) {
 		}
 		unstored := r.s.mayNote()
 		for i, l := range listed {
-			if found[i], err = r.s.match(g, unstored, l); err != nil {
-				r.meet(err)
+			if found[i], err = match(r.s.coder.owner, g, unstored, l); err != nil {
+				r.damage.meet(err)
 			}
 		}
 		return nil
 	})
 	if err == nil {
-		err = r.metDamage()
+		err = r.damage.err()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.name, err)
@@ -51,7 +51,7 @@ func (r *Relist) Compare(listed []listing.Object) ([]listing.Match, error) {
 
 // match compares the record of a listed object. unstored says whether there may be
 // notes of unstored objects. The error is damage to the record.
-func (s *source) match(g contentsTx, unstored bool, l listing.Object) (listing.Match, error) {
+func match(o format.Owner, g contentsTx, unstored bool, l listing.Object) (listing.Match, error) {
 	if l.Name == "" || l.UID == "" || l.ResourceVersion == "" {
 		return listing.MatchAbsent, nil
 	}
@@ -60,7 +60,7 @@ func (s *source) match(g contentsTx, unstored bool, l listing.Object) (listing.M
 	if !there {
 		return listing.MatchAbsent, nil
 	}
-	_, old, err := s.owner.ParseRecord(k, v.Open())
+	_, old, err := o.ParseRecord(k, v.Open())
 	switch {
 	case err != nil:
 		return listing.MatchAbsent, err
@@ -103,7 +103,7 @@ func (cd *coder) sameButKind(c *Change, old *format.Record) (same bool) {
 func (r *Relist) Keep(listed []listing.Object) error {
 	r.Objects += len(listed)
 	for _, l := range listed {
-		r.seen[r.hash(index.AppendKey(nil, l.Key()))] = struct{}{}
+		r.seen.add(index.AppendKey(nil, l.Key()))
 	}
 	return nil
 }
@@ -120,11 +120,11 @@ func (r *Relist) current(tx *bolt.Tx) (contentsTx, error) {
 // lacksRecords says whether the records are not those that meta counts. A damaged record
 // counts as lost: its key may be another object's, and then lists would not show that its
 // own object is gone.
-func (s *source) lacksRecords() (lacks bool, err error) {
-	err = s.view(func(m *sourceMeta, t sourceTx) error {
+func (dm *knownDamage) lacksRecords() (lacks bool, err error) {
+	err = dm.r.s.view(func(m *sourceMeta, t sourceTx) error {
 		var is digest
 		err := t.contents().Items.Each(func(rw layout.Raw) {
-			if key, r, err := s.owner.ParseRecord(rw.Key, rw.Open()); err == nil {
+			if key, r, err := dm.r.s.coder.owner.ParseRecord(rw.Key, rw.Open()); err == nil {
 				is.add(format.HashRecord(key, r))
 			}
 		})
@@ -132,7 +132,7 @@ func (s *source) lacksRecords() (lacks bool, err error) {
 		return err
 	})
 	if err != nil {
-		err = fmt.Errorf("boltstore: relist of %s: %w", s.name, err)
+		err = fmt.Errorf("boltstore: relist of %s: %w", dm.r.s.name, err)
 	}
 	return lacks, err
 }
@@ -149,7 +149,7 @@ func (r *Relist) compare(items []listedItem) error {
 		if it.err != nil {
 			continue
 		}
-		if err := r.s.encode(it.c); err != nil {
+		if err := r.s.writer.encode(it.c); err != nil {
 			continue // r.encode meets the error again and reports it
 		}
 		if m.old.Payload, err = plain(m.old, nil); err != nil {
@@ -182,16 +182,16 @@ func (r *Relist) compareVersions(items []listedItem) (maybe []candidate, err err
 		unstored := r.s.mayNote()
 		for i := range items {
 			it := &items[i]
-			it.again = r.hasSeen(it.k)
+			it.again = r.seen.has(it.k)
 			v, there := g.Items.Find(it.k)
 			it.size = len(v.Stored)
 			if !there || it.again {
 				continue
 			}
-			_, old, err := r.s.owner.ParseRecord(it.k, v.Open())
+			_, old, err := r.s.coder.owner.ParseRecord(it.k, v.Open())
 			switch {
 			case err != nil:
-				r.meet(err)
+				r.damage.meet(err)
 			case unstored && g.notes.unstored(it.k):
 				it.noted = true
 				fallthrough

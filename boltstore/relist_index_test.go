@@ -25,7 +25,7 @@ func TestIndexBuiltWhileListed(t *testing.T) {
 		if err := r.Page(page); err != nil {
 			t.Fatal(err)
 		}
-		if r.spilled && !f.s.indices.built(f.s.metaNow(), "late") {
+		if r.found.spilled && !f.s.indices.built(f.s.metaNow(), "late") {
 			f.s.builder.later() // as it goes on
 			waitBuilt(t, f.s, "late")
 		}

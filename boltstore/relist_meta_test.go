@@ -24,7 +24,7 @@ func beginLarge(t *testing.T, s *Claimed) *Relist {
 	t.Helper()
 	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	must(t, err)
-	r.spilled = true
+	r.found.spilled = true
 	return r
 }
 
@@ -153,7 +153,7 @@ func TestServerSetWhileListed(t *testing.T) {
 			}
 			r, err := s.BeginRelist(tc.o)
 			must(t, err)
-			r.spilled = large
+			r.found.spilled = large
 			must(t, s.SetServer(tc.during))
 			r.AnsweredBy(tc.by)
 			_, err = r.Commit("9", time.Now())

@@ -41,8 +41,8 @@ func (o *objectMemory) add(n int64) bool {
 
 // room is how many bytes r may take while it is being filled.
 func (mem *memory) room(r *resident) int64 {
-	mem.s.memory.mu.RLock()
-	defer mem.s.memory.mu.RUnlock()
+	mem.mu.RLock()
+	defer mem.mu.RUnlock()
 	mem.s.db.objects.mu.Lock()
 	defer mem.s.db.objects.mu.Unlock()
 	return mem.s.db.objects.budget - mem.s.db.objects.used + r.counted
@@ -129,7 +129,7 @@ func objectMemoryOf(runtime, cgroup int64) int64 {
 // those with many index values take more than meta shows. That is known once they have not
 // fitted. The caller holds memory.mu.
 func (mem *memory) estimate(m *sourceMeta) int64 {
-	return int64(max(mem.s.memory.factor, 1) * float64(mem.shownSize(m)))
+	return int64(max(mem.factor, 1) * float64(mem.shownSize(m)))
 }
 
 // shownSize is what meta shows of the size in memory.

@@ -35,40 +35,40 @@ type memory struct {
 	mutated cache.MutationDetector
 }
 
-// inMemory is the source's objects in memory, nil if readers use the file.
-func (mem *memory) shown() *resident { return mem.s.memory.served.Load() }
+// shown is the source's objects in memory, nil if readers use the file.
+func (mem *memory) shown() *resident { return mem.served.Load() }
 
-// residence is the part of State about memory.
+// size is the part of State about memory.
 func (mem *memory) size() (inMemory bool, size uint64) {
-	mem.s.memory.mu.RLock()
-	defer mem.s.memory.mu.RUnlock()
+	mem.mu.RLock()
+	defer mem.mu.RUnlock()
 	if r := mem.shown(); r != nil {
 		return true, uint64(max(r.size, 1))
 	}
 	return false, 0
 }
 
-// resident returns the object of exactly that record, nil if memory does not have it.
+// find returns the object of exactly that record, nil if memory does not have it.
 func (mem *memory) find(key string, rec *format.Record) any {
 	r := mem.shown()
 	if r == nil {
 		return nil
 	}
-	mem.s.memory.mu.RLock()
-	defer mem.s.memory.mu.RUnlock()
+	mem.mu.RLock()
+	defer mem.mu.RUnlock()
 	if obj, sl, ok := r.at(key); ok && sl.hash == format.HashRecord(key, rec) {
 		return obj
 	}
 	return nil
 }
 
-// remember brings memory in line with m, which readers of the file see from now on. The
+// follow brings memory in line with m, which readers of the file see from now on. The
 // caller holds the handle's writeMu, so commits come in their order.
 func (mem *memory) follow(m *sourceMeta) {
 	changed := m.changed
 	m.changed = nil
-	mem.s.memory.mu.Lock()
-	r, err := mem.s.memory.now, error(nil)
+	mem.mu.Lock()
+	r, err := mem.now, error(nil)
 	switch {
 	case r == nil:
 	case r.of != editionOf(m):
@@ -79,9 +79,9 @@ func (mem *memory) follow(m *sourceMeta) {
 		r.incomplete(m)
 		err = r.follow(changed, m)
 	}
-	mem.s.memory.mu.Unlock()
+	mem.mu.Unlock()
 	if errors.Is(err, errDisagrees) {
-		mem.s.memory.disagreed.Add(1)
+		mem.disagreed.Add(1)
 	}
 	mem.giveUp(r, m, err)
 }
@@ -91,18 +91,18 @@ func (mem *memory) giveUp(r *resident, m *sourceMeta, err error) {
 	if err == nil {
 		return
 	}
-	mem.s.memory.mu.Lock()
+	mem.mu.Lock()
 	if errors.Is(err, errOverBudget) {
-		mem.s.memory.factor = float64(r.size) / float64(max(mem.shownSize(m), 1))
+		mem.factor = float64(r.size) / float64(max(mem.shownSize(m), 1))
 	}
 	mem.drop(r)
-	mem.s.memory.mu.Unlock()
+	mem.mu.Unlock()
 	switch {
 	case errors.Is(err, errOverBudget), errors.Is(err, ErrClosed):
 	case errors.Is(err, errOtherItems):
 		mem.settle()
 	case errors.Is(err, ErrDamaged):
-		mem.s.damaged(err)
+		mem.s.health.meet(err)
 	default:
 		mem.s.db.log().Error(err, "The objects in memory are dropped", "source", mem.s.name.String())
 	}
@@ -110,61 +110,62 @@ func (mem *memory) giveUp(r *resident, m *sourceMeta, err error) {
 
 // forget drops the objects in memory.
 func (mem *memory) forget() {
-	mem.s.memory.mu.Lock()
-	defer mem.s.memory.mu.Unlock()
-	mem.drop(mem.s.memory.now)
+	mem.mu.Lock()
+	defer mem.mu.Unlock()
+	mem.drop(mem.now)
 }
 
-// dropLocked has readers use the file, unless r was dropped before.
+// drop has readers use the file, unless r was dropped before.
 func (mem *memory) drop(r *resident) {
-	if r == nil || r != mem.s.memory.now {
+	if r == nil || r != mem.now {
 		return
 	}
-	mem.s.memory.served.Store(nil)
-	mem.s.memory.now = nil
+	mem.served.Store(nil)
+	mem.now = nil
 	mem.s.db.objects.add(-r.counted)
 }
 
-// beginMemory lets the source's objects be in memory from now on.
+// begin lets the source's objects be in memory from now on.
 func (mem *memory) begin() {
-	if mem.s.db.objects.budget <= 0 || mem.s.coder.goType.Kind() != reflect.Pointer || mem.s.coder.goType.Elem().Size() == 0 {
+	of := mem.s.coder.goType
+	if mem.s.db.objects.budget <= 0 || of.Kind() != reflect.Pointer || of.Elem().Size() == 0 {
 		return // memory tells objects apart by their pointers; those to nothing are all the same
 	}
-	mem.s.memory.mu.Lock()
-	mem.s.memory.wanted = true
-	mem.s.memory.mu.Unlock()
+	mem.mu.Lock()
+	mem.wanted = true
+	mem.mu.Unlock()
 	mem.s.mu.RLock()
 	if !mem.s.ending() {
-		mem.s.retriers.Go(func() { mem.s.memory.mutated.Run(mem.s.ended) })
+		mem.s.life.goroutines.Go(func() { mem.mutated.Run(mem.s.life.ended) })
 	}
 	mem.s.mu.RUnlock()
 	mem.settle()
 }
 
-// endMemory has readers use the file from now on.
+// end has readers use the file from now on.
 func (mem *memory) end() {
-	mem.s.memory.mu.Lock()
-	r := mem.s.memory.now
-	mem.s.memory.wanted = false
+	mem.mu.Lock()
+	r := mem.now
+	mem.wanted = false
 	mem.drop(r)
-	mem.s.memory.mu.Unlock()
+	mem.mu.Unlock()
 	if r != nil {
 		<-r.filled
 	}
 }
 
-// settleMemory begins to load the objects if they should be in memory, are not, and fit. It
+// settle begins to load the objects if they should be in memory, are not, and fit. It
 // is called whenever that may have changed.
 func (mem *memory) settle() {
-	mem.s.memory.mu.Lock()
-	defer mem.s.memory.mu.Unlock()
-	if mem.s.memory.now != nil || !mem.s.memory.wanted {
+	mem.mu.Lock()
+	defer mem.mu.Unlock()
+	if mem.now != nil || !mem.wanted {
 		return
 	}
 	mem.s.mu.RLock()
 	defer mem.s.mu.RUnlock()
 	m := mem.s.meta
-	if m == nil || mem.s.broken != nil || mem.s.released || mem.s.form.hides(m) || mem.s.ending() {
+	if m == nil || mem.s.health.err != nil || mem.s.life.released || mem.s.form.hides(m) || mem.s.ending() {
 		return
 	}
 	size := mem.estimate(m)
@@ -173,20 +174,20 @@ func (mem *memory) settle() {
 	}
 	r := newResident(mem.s, m)
 	r.counted = size
-	mem.s.memory.now = r
-	mem.s.retriers.Go(func() {
+	mem.now = r
+	mem.s.life.goroutines.Go(func() {
 		defer close(r.filled)
 		err := mem.fill(r)
 		mem.giveUp(r, mem.s.metaNow(), err)
 	})
 }
 
-// awaitMemory returns once objects that are being loaded are in memory. Who reads all of
+// await returns once objects that are being loaded are in memory. Who reads all of
 // them need not decode them again, and has the same ones as readers.
 func (mem *memory) await() {
-	mem.s.memory.mu.RLock()
-	r := mem.s.memory.now
-	mem.s.memory.mu.RUnlock()
+	mem.mu.RLock()
+	r := mem.now
+	mem.mu.RUnlock()
 	if r != nil {
 		<-r.filled
 	}
@@ -214,9 +215,9 @@ func (mem *memory) fill(r *resident) error {
 	mem.s.db.h.writeMu.Lock() // no commit is under way
 	defer mem.s.db.h.writeMu.Unlock()
 	m := mem.s.metaNow()
-	mem.s.memory.mu.Lock()
-	defer mem.s.memory.mu.Unlock()
-	if mem.s.memory.now != r {
+	mem.mu.Lock()
+	defer mem.mu.Unlock()
+	if mem.now != r {
 		return nil
 	}
 	err = r.follow(r.waiting, m)
@@ -229,7 +230,7 @@ func (mem *memory) fill(r *resident) error {
 		return err
 	}
 	r.index(m)
-	mem.s.memory.served.Store(r)
+	mem.served.Store(r)
 	mem.s.reader.hot.clear()
 	return nil
 }
@@ -260,7 +261,7 @@ func (mem *memory) load(r *resident, raws []layout.Raw) error {
 // ending says whether the claim or the file is about to end.
 func (s *source) ending() bool {
 	select {
-	case <-s.ended:
+	case <-s.life.ended:
 		return true
 	case <-s.db.whileOpen.ctx.Done():
 		return true
@@ -269,13 +270,13 @@ func (s *source) ending() bool {
 	}
 }
 
-// indexMemory lets readers find the indices that the file has whole in memory, too.
+// index lets readers find the indices that the file has whole in memory, too.
 func (mem *memory) index() {
 	mem.s.db.h.writeMu.Lock() // no commit is under way
 	defer mem.s.db.h.writeMu.Unlock()
 	m := mem.s.metaNow()
-	mem.s.memory.mu.Lock()
-	defer mem.s.memory.mu.Unlock()
+	mem.mu.Lock()
+	defer mem.mu.Unlock()
 	if r := mem.shown(); r != nil {
 		r.index(m)
 	}

@@ -74,7 +74,7 @@ func sameInMemory(t testing.TB, s *source) {
 			t.Errorf("memory has %+v, the file %+v", r.digest, m.Items)
 		}
 		return g.Items.Each(func(raw layout.Raw) {
-			key, rec, err := s.owner.ParseRecord(raw.Key, raw.Open())
+			key, rec, err := s.coder.owner.ParseRecord(raw.Key, raw.Open())
 			if err == nil {
 				objects[key], err = s.reader.decodeNew(key, rec)
 			}

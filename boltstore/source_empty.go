@@ -12,7 +12,7 @@ import (
 // is then as if never listed. No deletes are journaled. Durable handlers are told a Reset.
 func (s *Claimed) Empty() error {
 	var m *sourceMeta
-	err := s.wrote(s.db.h.update(func(tx *bolt.Tx) error {
+	err := s.db.commit.wrote(s.source, s.db.h.update(func(tx *bolt.Tx) error {
 		if err := s.errReleased(); err != nil {
 			return err
 		}
@@ -34,8 +34,8 @@ func (s *Claimed) Empty() error {
 		s.compared.Store(nil)
 		s.formDoubted.Store(false)
 		s.metadataSize.Store(0)
-		s.setMeta(m)
-		s.forgetDamage()
+		s.setMeta(m, nil)
+		s.health.forget()
 		s.handlers.stir()
 	}))
 	if err != nil {
@@ -54,11 +54,10 @@ func (h *handle) makeAnew(tx *bolt.Tx, id string, m *sourceMeta) (sourceTx, erro
 	if err := layout.Drop(sources, name); err != nil {
 		return sourceTx{}, err
 	}
-	b, err := layout.Create(sources, name)
+	src, err := h.makeSource(tx, id)
 	if err != nil {
-		return sourceTx{}, err
+		return src, err
 	}
-	src := sourceIn(b, id, h.seal)
 	return src, src.restartHandlers(m)
 }
 

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
 // Store reads a source in the file, with the methods of a cache.Indexer. It serves reads
@@ -17,11 +15,9 @@ type Store struct{ *source }
 
 // source is one source in this process: its state as readers see it, and that of the claim.
 type source struct {
-	db     *DB
-	name   Source
-	id     string
-	owner  format.Owner
-	viewed bool // made by View: not claimed, only for reading
+	db   *DB
+	name Source
+	id   string
 
 	coder    coder
 	form     form
@@ -31,38 +27,40 @@ type source struct {
 	builder  builder
 	handlers handlers
 	writer   writer
+	health   health
 
-	told        atomic.Uint64
 	formDoubted atomic.Bool // see DoubtForm
-	noPlain     atomic.Bool // see ExpectPlain; meta follows
 	// metadataSize: see NoteMetadataSize.
 	metadataSize atomic.Uint64
 	// compared is when NoteCompared was last called, if no relist was committed since.
 	compared atomic.Pointer[comparison]
 	// stands: see NoteStands.
 	stands atomic.Bool
-	stale  atomic.Uint64
-	awake  atomic.Bool // wake was called, or something was left, since the committer last took
 
-	ended    chan struct{} // closed by Release
-	endOnce  sync.Once
-	retriers sync.WaitGroup
+	life life
+
+	mu   sync.RWMutex
+	meta *sourceMeta
+	news news
+}
+
+// life is that of the claim.
+type life struct {
+	began      time.Time
+	ended      chan struct{} // closed by Release
+	once       sync.Once
+	goroutines sync.WaitGroup
+	released   bool // under s.mu
+	viewed     bool // made by View: not claimed, only for reading
 
 	user      atomic.Pointer[any] // see SetUser
 	freshness atomic.Pointer[freshness]
-	claimed   time.Time
-	// committed is when the committer last wrote to the source. Only the committer uses
-	// it.
-	committed   time.Time
-	currentLock sync.Mutex // see makeCurrent
+}
 
-	mu       sync.RWMutex
-	meta     *sourceMeta
-	broken   error
-	brokenCh chan struct{} // closed while broken
-	released bool
-	changed  chan struct{} // closed at the next commit; nil if nobody has asked
-	shut     bool          // the file is closed
+// news is for those who wait for a commit. s.mu guards it.
+type news struct {
+	next chan struct{} // closed at the next commit; nil if nobody has asked
+	shut bool          // the file is closed
 }
 
 // Source is the source that the store reads.
@@ -78,13 +76,13 @@ func (s *source) metaNow() *sourceMeta {
 }
 
 // setMeta makes m the meta of the commit that readers see. Its objects are in memory
-// before anybody sees m.
-func (s *source) setMeta(m *sourceMeta) {
+// before anybody sees m. seen is the version of a write by the program, nil if there was none.
+func (s *source) setMeta(m *sourceMeta, seen *string) {
 	s.memory.follow(m)
 	s.mu.Lock()
 	first := s.meta != nil && !s.meta.listed() && m.listed()
-	if s.meta != nil && m.ResourceVersion != s.meta.ResourceVersion {
-		s.writer.seen = nil
+	if seen != nil || s.meta != nil && m.ResourceVersion != s.meta.ResourceVersion {
+		s.writer.seen = seen
 	}
 	s.meta = m
 	s.builder.retryFailed()
@@ -92,17 +90,8 @@ func (s *source) setMeta(m *sourceMeta) {
 	s.mu.Unlock()
 	s.memory.settle()
 	if first {
-		s.db.tellKept(s.name)
+		s.db.commits.tellKept(s.name)
 	} else {
-		s.db.tellCommitted(s.id)
-	}
-}
-
-// setSeen notes the version of the program's last write. nil leaves it.
-func (w *writer) setSeen(rv *string) {
-	if rv != nil {
-		w.s.mu.Lock()
-		defer w.s.mu.Unlock()
-		w.seen = rv
+		s.db.commits.tell(s.id)
 	}
 }

@@ -59,7 +59,7 @@ func (s *Store) Describe(d Description) error {
 	if (d.Kind == "" || d.Kind == m.Kind) && (d.Scope == "" || d.Scope == m.Scope) && unchanged(m.Names, d.Names) && unchanged(m.Categories, d.Categories) && unchanged(m.Columns, d.Columns) {
 		return nil
 	}
-	if s.viewed {
+	if s.life.viewed {
 		return fmt.Errorf("boltstore: describe %s: this store is a view, which writes nothing; use the store of the informer or the claim", s.name)
 	}
 	scopeOnly := d.Kind == "" && d.Names == nil && d.Categories == nil && d.Columns == nil

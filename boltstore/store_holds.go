@@ -22,7 +22,7 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64, but []string) (
 		}
 		unstored := s.mayNote()
 		for _, l := range listed {
-			if is, err := s.match(g, unstored, l); err != nil || is != listing.MatchSame {
+			if is, err := match(s.coder.owner, g, unstored, l); err != nil || is != listing.MatchSame {
 				lacking = append(lacking, l)
 			}
 		}
@@ -54,11 +54,11 @@ func (s *Claimed) Knows(c *Change) (yes bool, err error) {
 		if raw == nil {
 			return nil
 		}
-		_, is, err := s.owner.ParseRecord(k, raw)
+		_, is, err := s.coder.owner.ParseRecord(k, raw)
 		yes = err == nil && is.UID == c.uid
 		return err
 	})
-	return yes, s.note(err)
+	return yes, s.health.note(err)
 }
 
 // ByMetadata says whether metadata is enough to recognise an object of a list. It is

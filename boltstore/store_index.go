@@ -24,9 +24,9 @@ func (x *indices) function(name string) (cache.IndexFunc, error) {
 	if f := x.set().fns[name]; f != nil {
 		return f, nil
 	}
-	if x.s.viewed { // the file may have it by now
+	if x.s.life.viewed { // the file may have it by now
 		err := x.s.view(func(m *sourceMeta, _ sourceTx) error { x.find(m); return nil })
-		if f := x.set().fns[name]; f != nil || x.s.note(err) != nil {
+		if f := x.set().fns[name]; f != nil || x.s.health.note(err) != nil {
 			return f, err
 		}
 	}
@@ -188,13 +188,13 @@ func (rd *reader) byIndex(name string, values []string) ([]any, error) {
 			}
 		})
 	}
-	if rd.s.note(err) != nil {
+	if rd.s.health.note(err) != nil {
 		return nil, fmt.Errorf("boltstore: %s: %w", rd.s.name, err)
 	}
 	return objs, nil
 }
 
-// keys returns the keys that have one of the values, each once and sorted.
+// keysOf returns the keys that have one of the values, each once and sorted.
 func (rd *reader) keysOf(m *sourceMeta, g contentsTx, name string, values []string) ([]string, error) {
 	b, err := rd.openIndex(m, g, name)
 	if b == nil {
@@ -209,7 +209,7 @@ func (rd *reader) keysOf(m *sourceMeta, g contentsTx, name string, values []stri
 	return sets.List(found), nil
 }
 
-// open opens an index of the file, nil if it has no values. The index must be complete: a
+// openIndex opens an index of the file, nil if it has no values. The index must be complete: a
 // view may be older than a commit of a program that does not use the index.
 func (rd *reader) openIndex(m *sourceMeta, g contentsTx, name string) (*layout.Entries, error) {
 	if g.Items != nil && !m.Indices[name].Complete {
@@ -239,26 +239,26 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 		})
 		slices.Sort(keys)
 	}
-	return keys, s.explained(err)
+	return keys, s.health.explained(err)
 }
 
 // ListIndexFuncValues returns the values of the index, each once.
 func (s *Store) ListIndexFuncValues(name string) []string {
-	values, err := s.listIndexFuncValues(name)
+	values, err := s.reader.indexValuesOf(name)
 	s.reader.logClosed(err) // cache.Indexer has no error to return
 	return values
 }
 
-func (s *source) listIndexFuncValues(name string) ([]string, error) {
-	if _, err := s.indices.function(name); err != nil {
+func (rd *reader) indexValuesOf(name string) ([]string, error) {
+	if _, err := rd.s.indices.function(name); err != nil {
 		return []string{}, nil
 	}
-	if r := s.memory.shown(); r != nil && r.has(name) {
+	if r := rd.s.memory.shown(); r != nil && r.has(name) {
 		return r.store.ListIndexFuncValues(name), nil
 	}
 	values := []string{}
-	built, err := s.reader.readBuilt(name, func(m *sourceMeta, g contentsTx) error {
-		b, err := s.reader.openIndex(m, g, name)
+	built, err := rd.readBuilt(name, func(m *sourceMeta, g contentsTx) error {
+		b, err := rd.openIndex(m, g, name)
 		if b == nil {
 			return err
 		}
@@ -269,10 +269,10 @@ func (s *source) listIndexFuncValues(name string) ([]string, error) {
 	})
 	if !built {
 		all := sets.New[string]()
-		err = s.reader.scan(name, func(_ string, _ any, has []string) { all.Insert(has...) })
+		err = rd.scan(name, func(_ string, _ any, has []string) { all.Insert(has...) })
 		values = all.UnsortedList()
 	}
-	return values, s.note(err)
+	return values, rd.s.health.note(err)
 }
 
 // readBuilt calls read if the file's index has all objects. If the index is just being
@@ -293,7 +293,7 @@ func (rd *reader) readBuilt(name string, read func(*sourceMeta, contentsTx) erro
 	}
 }
 
-// awaitTried waits for the first attempt to build an index without a version.
+// await waits for the first attempt to build an index without a version.
 func (b *builder) await(name string) {
 	if tried, ok := b.tried.Load(name); ok {
 		<-tried.(<-chan struct{})
@@ -306,10 +306,10 @@ func (b *builder) await(name string) {
 func (x *indices) built(m *sourceMeta, name string) bool {
 	fn := x.set().fns[name]
 	im := m.Indices[name]
-	return fn == nil || x.s.viewed && (im.Complete || name != cache.NamespaceIndex) || im.Complete && im.Version == x.version(name, fn)
+	return fn == nil || x.s.life.viewed && (im.Complete || name != cache.NamespaceIndex) || im.Complete && im.Version == x.version(name, fn)
 }
 
-// indexVersion is the version of the function of index name. Without one from the caller
+// version is the version of the function of index name. Without one from the caller
 // it is another one for each claim: the function may depend on settings.
 func (x *indices) version(name string, fn cache.IndexFunc) string {
 	if x.unversioned(name, fn) {

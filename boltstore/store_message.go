@@ -19,7 +19,7 @@ func (s *source) HasMessages() bool { return s.coder.codec.ID() == codec.IDProto
 func (s *Store) MessagesAt(at Moment, prefix string, from []byte, n int) (
 	keys, versions []string, msgs [][]byte, next []byte, err error,
 ) {
-	raws, next, err := s.rawsAt(at, prefix, from, n)
+	raws, next, err := s.reader.rawsAt(at, prefix, from, n)
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
@@ -32,7 +32,7 @@ func (s *Store) MessagesAt(at Moment, prefix string, from []byte, n int) (
 		keys[i], versions[i], msgs[i] = key, r.ResourceVersion, msg
 		return nil
 	})
-	return keys, versions, msgs, next, s.explained(err)
+	return keys, versions, msgs, next, s.health.explained(err)
 }
 
 // message returns a verified record's message.
@@ -60,7 +60,7 @@ func (e *Entry) Message() (msg []byte, ok bool, err error) {
 	if e.Type == cache.Deleted || e.next == nil || !e.s.HasMessages() || e.Outdated() {
 		return nil, false, nil
 	}
-	_, r, err := e.s.owner.ParseRecord(index.AppendKey(nil, e.Key), e.next)
+	_, r, err := e.s.coder.owner.ParseRecord(index.AppendKey(nil, e.Key), e.next)
 	if err != nil {
 		return nil, false, err
 	}

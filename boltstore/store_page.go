@@ -31,7 +31,7 @@ func Before(key string, next []byte) bool {
 // objects, and about 256 KiB in the file, all from one commit. If n is less than one, it
 // returns one. An object is in one page only, whatever happens between pages.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
-	return s.reader.pageFor(from, n, func(_ *sourceMeta, g contentsTx) contentsTx { return g })
+	return s.reader.pageFor(from, n, false)
 }
 
 // ServerPage is Page for handlers. It is not synced before the first list, and after the
@@ -39,12 +39,7 @@ func (s *Store) Page(from []byte, n int) (p Page, err error) {
 // being loaded into memory: handlers and readers then have the same ones.
 func (s *Claimed) ServerPage(from []byte, n int) (p Page, err error) {
 	s.memory.await()
-	return s.reader.pageFor(from, n, func(m *sourceMeta, g contentsTx) contentsTx {
-		if !m.listed() {
-			return contentsTx{}
-		}
-		return g
-	})
+	return s.reader.pageFor(from, n, true)
 }
 
 // Latest says whether ServerPage would still return that page: nothing that handlers are
@@ -54,11 +49,11 @@ func (s *Claimed) Latest(p Page) bool {
 	return p.Synced && m.Seq == p.Seq && m.Epoch == p.Epoch
 }
 
-func (rd *reader) pageFor(from []byte, n int, as func(*sourceMeta, contentsTx) contentsTx) (p Page, err error) {
+// pageFor is Page, or ServerPage.
+func (rd *reader) pageFor(from []byte, n int, server bool) (p Page, err error) {
 	err = rd.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
-		g = as(m, g)
-		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil
-		if g.Items == nil {
+		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil && (m.listed() || !server)
+		if !p.Synced {
 			return nil
 		}
 		raws, next, err := rd.pageOf(g, from, n, pageBytes)
@@ -69,7 +64,7 @@ func (rd *reader) pageFor(from []byte, n int, as func(*sourceMeta, contentsTx) c
 		p.Keys, p.Objects, err = rd.decodeAll(raws, false)
 		return err
 	})
-	return p, rd.s.explained(err)
+	return p, rd.s.health.explained(err)
 }
 
 // pageBytes bounds the records of a page, as they are stored. Decoded they take about

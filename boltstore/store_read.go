@@ -46,7 +46,7 @@ func (s *source) view(fn func(m *sourceMeta, src sourceTx) error) error {
 		if err != nil {
 			return err
 		}
-		m, err := s.db.readMeta(src)
+		m, err := s.db.parsed.meta(src)
 		if err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (rd *reader) decodeEach(raws []layout.Raw, fn func(i int, key string, r *fo
 	onCores(len(raws), 8, func(i int) {
 		errs[i] = faults.Contain(func() error {
 			raws[i] = layout.Raw{Key: raws[i].Key, Stored: raws[i].Open()}
-			key, r, err := rd.s.owner.ParseRecord(raws[i].Key, raws[i].Stored)
+			key, r, err := rd.s.coder.owner.ParseRecord(raws[i].Key, raws[i].Stored)
 			if err != nil {
 				return err
 			}
@@ -200,17 +200,17 @@ func onCores(n, few int, fn func(i int)) {
 }
 
 // note marks the source degraded if err is damage, and returns err.
-func (s *source) note(err error) error {
+func (hl *health) note(err error) error {
 	if errors.Is(err, ErrDamaged) {
-		s.damaged(err)
+		hl.meet(err)
 	}
 	return err
 }
 
 // explained is note, and returns the error with the source's name.
-func (s *source) explained(err error) error {
-	if s.note(err) != nil {
-		return fmt.Errorf("boltstore: %s: %w", s.name, err)
+func (hl *health) explained(err error) error {
+	if hl.note(err) != nil {
+		return fmt.Errorf("boltstore: %s: %w", hl.s.name, err)
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func (rd *reader) get(key string) (obj any, exists bool, err error) {
 		obj, exists = objs[0], objs[0] != nil
 		return err
 	})
-	return obj, exists, rd.s.explained(err)
+	return obj, exists, rd.s.health.explained(err)
 }
 
 // logClosed logs, once, that a method without an error to return reads a closed file.
@@ -274,18 +274,24 @@ func (s *Store) ListErr() ([]any, error) {
 	}
 	objs := []any{}
 	err := s.reader.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
-		var raws []layout.Raw
-		if err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) }); err != nil {
-			return err
-		}
-		_, decoded, err := s.reader.decodeAll(raws, false)
+		decoded, err := s.reader.all(m, g)
 		objs = slices.DeleteFunc(decoded, func(o any) bool { return o == nil })
-		if err == nil && g.Items != nil && m.Degraded == "" {
-			err = m.Items.compare(s.owner, raws)
-		}
 		return err
 	})
-	return objs, s.explained(err)
+	return objs, s.health.explained(err)
+}
+
+// all returns all objects, those that cannot be served as nil.
+func (rd *reader) all(m *sourceMeta, g contentsTx) (objs []any, err error) {
+	var raws []layout.Raw
+	if err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) }); err != nil {
+		return []any{}, err
+	}
+	_, objs, err = rd.decodeAll(raws, false)
+	if err == nil && g.Items != nil && m.Degraded == "" {
+		err = m.Items.compare(rd.s.coder.owner, raws)
+	}
+	return objs, err
 }
 
 // ListKeys returns all keys.
@@ -313,7 +319,7 @@ func (s *Store) ListKeysErr() ([]string, error) {
 		})
 		return errors.Join(append(errs, err)...)
 	})
-	return keys, s.explained(err)
+	return keys, s.health.explained(err)
 }
 
 // keyOf is the key of an object in its bucket. Only a hashed key needs the record opened.
@@ -329,7 +335,7 @@ func keyOf(r layout.Raw) (string, error) {
 // server's last change, list or bookmark, or of the program's last write. It is not
 // the resume point, which is State.ResourceVersion.
 func (s *Store) LastStoreSyncResourceVersion() string {
-	if s.viewed {
+	if s.life.viewed {
 		return s.newestMeta().ResourceVersion
 	}
 	s.mu.RLock()

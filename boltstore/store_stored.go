@@ -76,7 +76,7 @@ func (s *Claimed) GetStored(key string) (o Stored, exists bool, err error) {
 		}
 		return err
 	})
-	return o, exists, s.explained(err)
+	return o, exists, s.health.explained(err)
 }
 
 // PageStored is Page for objects with their times. With an error it returns the page's
@@ -95,7 +95,7 @@ func (s *Claimed) PageStored(from []byte, n int) (objs []Stored, next []byte, er
 		objs = slices.DeleteFunc(objs, func(o Stored) bool { return o.Object == nil })
 		return err
 	})
-	return objs, next, s.explained(err)
+	return objs, next, s.health.explained(err)
 }
 
 // storedOf decodes records with their times. keep is as for decodeAll.

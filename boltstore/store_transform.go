@@ -64,7 +64,7 @@ func (e *Entry) decode(raw []byte, old bool) (any, error) {
 	if !earlier {
 		return e.s.reader.decodeRaw(e.Key, raw)
 	}
-	_, r, err := e.s.owner.ParseRecord(index.AppendKey(nil, e.Key), raw)
+	_, r, err := e.s.coder.owner.ParseRecord(index.AppendKey(nil, e.Key), raw)
 	if err != nil {
 		return nil, err
 	}
@@ -101,11 +101,11 @@ func (f *form) hidden() bool {
 	return f.hides(f.s.meta)
 }
 
-// decodes says whether the claim's codec can read the records. A view has the file's.
+// readable says whether the claim's codec can read the records. A view has the file's.
 func (f *form) readable(m *sourceMeta) bool {
 	_, was, _ := strings.Cut(m.TypeHash, ofCodec)
 	_, is, _ := strings.Cut(f.typeHash, ofCodec)
-	return f.s.viewed || was == is
+	return f.s.life.viewed || was == is
 }
 
 // hideUnreadable hides outdated contents after all if some of their objects cannot be decoded

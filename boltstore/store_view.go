@@ -26,7 +26,7 @@ func (db *DB) View(src Source) (*Store, error) {
 		if !ok {
 			return ErrNoSource
 		}
-		if m, err = db.readMeta(s); err != nil {
+		if m, err = db.parsed.meta(s); err != nil {
 			return err
 		}
 		m = m.clone()
@@ -35,15 +35,15 @@ func (db *DB) View(src Source) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: view %s in %s: %w", src, db.path, err)
 	}
-	c, err := db.viewOf(m)
+	c, err := db.claims.viewOf(m)
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: view %s in %s: %w", src, db.path, err)
 	}
-	s, err := db.newSource(c)
+	s, err := newSource(db, c)
 	if err != nil {
 		return nil, err
 	}
-	s.viewed, s.meta, s.form.transform = true, m, m.Transform
+	s.life.viewed, s.meta, s.form.transform = true, m, m.Transform
 	s.form.lenient = true // a claim may store objects of another type or transform from now on
 	s.coder.guessed = c.Codec == nil && s.form.typeHash != m.TypeHash
 	s.form.typeHash = m.TypeHash // the view reads records of any program
@@ -65,20 +65,11 @@ func (x *indices) find(m *sourceMeta) {
 	})
 }
 
-// tellClaim reports damage that a view has met to this process's claim of the source, if
-// there is one. Only the claim can have the source read again.
-func (s *source) tellClaim(err error) {
-	claim := s.db.claimOf(s.id)
-	if claim != nil && !s.coder.guessed && claim.form.typeHash == s.form.typeHash && claim.coder.codec.ID() == s.coder.codec.ID() {
-		claim.damaged(err)
-	}
-}
-
 // viewOf finds the Go type and the codec of m's records. Types and codecs that only the
 // program knows are found while the source is claimed.
-func (db *DB) viewOf(m *sourceMeta) (Claim, error) {
+func (cl *claims) viewOf(m *sourceMeta) (Claim, error) {
 	example, err := exampleOf(m)
-	s := db.claimOf(m.Source.ID())
+	s := cl.find(m.Source.ID())
 	if s != nil && s.form.typeHash == m.TypeHash && (err != nil || !hasCodec(example, s.coder.codec.ID())) {
 		u := &unstructured.Unstructured{} // in place of the claim's type
 		u.SetGroupVersionKind(schema.FromAPIVersionAndKind(m.APIVersion, m.Kind))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
@@ -26,26 +28,34 @@ func (s *Claimed) Update(obj any) error { return s.writeOne(cache.Updated, obj) 
 // as a cache.ExplicitKey.
 func (s *Claimed) Delete(obj any) error { return s.writeOne(cache.Deleted, obj) }
 
-// writer is who writes the source, and what waits to be written. s.mu guards it.
+// writer is who writes the source, and what waits to be written. s.mu guards what has no lock.
 type writer struct {
 	s         *source
 	producer  Producer
 	expectant bool           // see ExpectProducer
+	current   sync.Mutex     // see makeCurrent
 	underWay  sync.WaitGroup // writes by the program
 	queue     []*direct
-	seen      *string // version of the program's last write, nil once the server's is newer
+	seen      *string     // version of the program's last write, nil once the server's is newer
+	awake     atomic.Bool // wake was called, or something was left, since the committer last took
+	stale     atomic.Uint64
+	committed time.Time // the last commit; only the committer uses it
 }
 
-// prepareLocal is Prepare for a write by the program. A delete needs only the key.
-func (s *Claimed) prepareLocal(typ cache.DeltaType, obj any) (*Change, error) {
-	if typ == cache.Deleted {
-		return s.PrepareGone(obj)
+// prepare is Prepare for a write by the program. A delete needs only the key.
+func (w *writer) prepare(typ cache.DeltaType, obj any) (*Change, error) {
+	c, err := w.identify(typ, obj)
+	if err != nil {
+		return nil, err
 	}
-	return s.Prepare(typ, obj)
+	if typ == cache.Deleted {
+		c.obj = nil
+	}
+	return w.finish(c)
 }
 
 func (s *Claimed) writeOne(typ cache.DeltaType, obj any) error {
-	c, err := s.prepareLocal(typ, obj)
+	c, err := s.writer.prepare(typ, obj)
 	if err != nil {
 		return err
 	}
@@ -69,8 +79,8 @@ func (s *Claimed) makeCurrent() error {
 	if !s.form.hidden() {
 		return nil
 	}
-	s.currentLock.Lock()
-	defer s.currentLock.Unlock()
+	s.writer.current.Lock()
+	defer s.writer.current.Unlock()
 	why := s.Outdated()
 	if !s.form.hidden() || !s.FilledByProgram() {
 		return nil
@@ -140,19 +150,27 @@ func (w *writer) fail(err error) {
 // Transaction applies several writes in one commit. The error names those that cannot be
 // stored; the others are committed. A write of an unknown type does nothing.
 func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError {
-	if len(txns) == 0 {
+	good, errs := s.transact(len(txns), func(i int) (*Change, any, error) {
+		c, err := s.writer.prepareOf(txns[i])
+		return c, txns[i].Object, err
+	})
+	if len(errs) == 0 {
 		return nil
 	}
+	return &cache.TransactionError{SuccessfulIndices: good, TotalTransactions: len(txns), Errors: errs}
+}
+
+// transact commits what prepare makes of n writes. Each may be no change.
+func (s *Claimed) transact(n int, prepare func(i int) (c *Change, obj any, err error)) (good []int, errs []error) {
 	b := &Batch{}
-	good := []int{}
-	var errs []error
-	for i, t := range txns {
-		c, err := s.prepareOf(t)
+	good = []int{}
+	for i := range n {
+		c, obj, err := prepare(i)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		good, b.seen = append(good, i), seenIn(t.Object)
+		good, b.seen = append(good, i), seenIn(obj)
 		if c != nil {
 			b.Changes = append(b.Changes, c)
 		}
@@ -162,21 +180,18 @@ func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError
 			good, errs = []int{}, append(errs, err)
 		}
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return &cache.TransactionError{SuccessfulIndices: good, TotalTransactions: len(txns), Errors: errs}
+	return good, errs
 }
 
-// prepareOf is prepareLocal for a transaction, nil for one that does nothing.
-func (s *Claimed) prepareOf(t cache.Transaction) (*Change, error) {
+// prepareOf is prepare for a transaction, nil for one that does nothing.
+func (w *writer) prepareOf(t cache.Transaction) (*Change, error) {
 	switch t.Type {
 	case cache.TransactionTypeAdd, cache.TransactionTypeUpdate:
-		return s.prepareLocal(cache.Updated, t.Object)
+		return w.prepare(cache.Updated, t.Object)
 	case cache.TransactionTypeDelete:
-		return s.prepareLocal(cache.Deleted, t.Object)
+		return w.prepare(cache.Deleted, t.Object)
 	}
-	_, err := s.identify(cache.Updated, t.Object)
+	_, err := w.identify(cache.Updated, t.Object)
 	return nil, err
 }
 
@@ -228,7 +243,7 @@ func (s *Claimed) AddIndexers(add cache.Indexers) error {
 // errReleased returns an error once another claim may have written. The store must then
 // not write the state that it remembers.
 func (s *source) errReleased() error {
-	if s.db.claimOf(s.id) != s {
+	if s.db.claims.find(s.id) != s {
 		return fmt.Errorf("boltstore: %s was released: %w", s.name, ErrClosed)
 	}
 	return nil
@@ -269,7 +284,7 @@ func (s *source) updateMetaThen(fn func(sourceTx, *sourceMeta) error, visible fu
 		}
 		return src.putMeta(m)
 	}, func() {
-		s.setMeta(m)
+		s.setMeta(m, nil)
 		visible()
 	})
 }
@@ -287,6 +302,6 @@ func (s *source) noteWithList(fn func(*sourceMeta)) bool {
 	}
 	m = m.clone()
 	fn(m)
-	s.setMeta(m)
+	s.setMeta(m, nil)
 	return true
 }
