@@ -278,18 +278,18 @@ func (db *DB) states(handlers bool) ([]State, error) {
 		return states, fmt.Errorf("boltstore: %s: %w", db.path, err)
 	}
 	for i := range states {
-		db.confirmedSince(&states[i]) // outside of the transaction, since it waits for locks
+		db.claims.confirmedSince(&states[i], db.opts.Clock.Now()) // outside of the transaction, since it waits for locks
 	}
 	return states, nil
 }
 
 func (db *DB) stateOf(id string, src sourceTx, handlers bool) State {
-	s := db.claimOf(id)
+	s := db.claims.find(id)
 	var inMemory *sourceMeta
 	if s != nil {
 		inMemory = s.metaNow() // nil while the source is being claimed
 	}
-	m, err := db.readMeta(src)
+	m, err := db.parsed.meta(src)
 	if err != nil {
 		m = inMemory // the next commit writes it
 	}
@@ -308,9 +308,9 @@ func (db *DB) stateOf(id string, src sourceTx, handlers bool) State {
 	if inMemory != nil {
 		st.InUse = true
 		s.mu.RLock()
-		st.Outdated, st.Reindexed = s.outdated(inMemory), maps.Clone(s.reindexed)
+		st.Outdated, st.Reindexed = s.form.reason(inMemory), maps.Clone(s.builder.counted)
 		s.mu.RUnlock()
-		st.InMemory, st.ObjectMemory = s.residence()
+		st.InMemory, st.ObjectMemory = s.memory.size()
 	}
 	if handlers {
 		var herr error

@@ -62,77 +62,85 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if objmeta.IsNil(c.Example) {
 		return nil, fmt.Errorf("boltstore: claim %s: the example of its objects is nil: give an object of their type, such as &corev1.Pod{}", c.Source)
 	}
-	s, err := db.newStore(c)
+	s, err := newSource(db, c)
 	if err != nil {
 		return nil, err
 	}
-	db.claiming.RLock()
-	defer db.claiming.RUnlock()
-	db.mu.Lock()
+	db.claims.claiming.RLock()
+	defer db.claims.claiming.RUnlock()
+	db.claims.mu.Lock()
 	switch {
-	case db.closed:
+	case db.claims.closed:
 		err = fmt.Errorf("boltstore: claim %s: %w: the file was closed", c.Source, ErrClosed)
 	case db.opts.ReadOnly:
 		err = fmt.Errorf("boltstore: claim %s: %s was opened read-only: open it without Options.ReadOnly, or read it by DB.View", c.Source, db.path)
-	case db.claims[s.id] != nil:
+	case db.claims.of[s.id] != nil:
 		err = fmt.Errorf("boltstore: %s: %w in %s; share one informer, let one that ends end first (a factory's Shutdown waits), or give Cluster or the selectors if these are different lists", c.Source, ErrClaimed, db.path)
 	default:
-		db.claims[s.id] = s
-		db.inUse.Store(int64(len(db.claims)))
+		db.claims.of[s.id] = s
+		db.claims.count.Store(int64(len(db.claims.of)))
 	}
-	db.mu.Unlock()
+	db.claims.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	if err = s.load(c.Indexers); err != nil {
-		db.release(s)
+		db.claims.remove(s)
+		db.commits.tell(s.id)
 		return nil, err
 	}
-	db.warnSecrets(c.Source)
-	db.warnLacksFields(s.metaNow())
-	s.hideUnreadable()
+	db.warned.secrets(c.Source)
+	db.warned.lacksFields(s.metaNow())
+	s.form.hideUnreadable()
 	db.commit.attach(s)
-	s.beginMemory()
-	claimed := &Claimed{s}
+	s.memory.begin()
+	claimed := &Claimed{&Store{s}}
 	if err := claimed.AddIndexers(c.Indexers); err != nil {
 		s.release()
 		return nil, err
 	}
-	db.tellKept(c.Source)
+	db.commits.tellKept(c.Source)
 	return claimed, nil
 }
 
-func (db *DB) newStore(c Claim) (*Store, error) {
-	s := &Store{
-		db: db, source: c.Source, id: c.Source.ID(), owner: format.OwnerOf(c.Source.ID()), codec: c.Codec, keyFunc: c.KeyFunc,
-		hot: newHotCache(db.hotBudget), typeHash: codec.StructureHash(reflect.TypeOf(c.Example)),
-		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: maps.Clone(c.IndexVersions),
-		number:   rand.Text(),
-		brokenCh: make(chan struct{}), ended: make(chan struct{}), goType: reflect.TypeOf(c.Example), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
-		metaKeys: c.KeyFunc == nil, memory: memory{mutated: cache.NewCacheMutationDetector(c.Source.String())},
+func newSource(db *DB, c Claim) (*source, error) {
+	s := &source{
+		db: db, name: c.Source, id: c.Source.ID(),
+		life: life{began: db.opts.Clock.Now(), ended: make(chan struct{})},
 	}
-	if s.keyFunc == nil {
-		s.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc
+	goType := reflect.TypeOf(c.Example)
+	s.coder = coder{owner: format.OwnerOf(s.id), codec: c.Codec, keyFunc: c.KeyFunc, metaKeys: c.KeyFunc == nil,
+		goType: goType, form: c.Source.Form, kind: kindOf(c.Example, c.Source), packs: db.opts.Compression != CompressionNone}
+	s.form = form{s: s, typeHash: codec.StructureHash(goType), lenient: c.ServeOutdated}
+	s.reader = reader{s: s, hot: newHotCache(func() int64 { return db.claims.share(db.opts.hotBytes) })}
+	s.memory = memory{s: s, mutated: cache.NewCacheMutationDetector(c.Source.String())}
+	s.indices = indices{s: s, indexers: &indexSet{cache.Indexers{}}, number: rand.Text()}
+	s.indices.versions = maps.Clone(c.IndexVersions)
+	s.builder, s.writer = builder{s: s}, writer{s: s}
+	s.health = health{s: s, ch: make(chan struct{})}
+	s.handlers = handlers{s: s, byName: map[string]*Handler{}}
+	if s.coder.keyFunc == nil {
+		s.coder.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc
 	}
-	if s.codec == nil {
+	if s.coder.codec == nil {
 		var err error
-		if s.codec, err = codec.For(c.Example); err != nil {
+		if s.coder.codec, err = codec.For(c.Example); err != nil {
 			return nil, fmt.Errorf("boltstore: claim %s: %w; give a codec for the type (Codec)", c.Source, err)
 		}
-		s.trial = newTrial(c.Example)
+		s.coder.trial = newTrial(c.Example)
 	}
-	if id := s.codec.ID(); id >= codec.IDCustom { // one form may have several codecs
-		s.typeHash += fmt.Sprint(ofCodec, id)
+	if id := s.coder.codec.ID(); id >= codec.IDCustom { // one form may have several codecs
+		s.form.typeHash += fmt.Sprint(ofCodec, id)
 	}
 	return s, nil
 }
 
 // load reads the source's meta, or makes it with the indices.
-func (s *Store) load(fns cache.Indexers) error {
+func (s *source) load(fns cache.Indexers) error {
 	found, err := s.find()
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
 		s.db.log().Error(err, "The description of a source in the file is damaged; the source is emptied and will be listed",
-			"source", s.source.String(), "file", s.db.path)
+			"source", s.name.String(), "file", s.db.path)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
 			if _, err := s.db.h.makeAnew(tx, s.id, &sourceMeta{}); err != nil {
 				return err
@@ -148,28 +156,28 @@ func (s *Store) load(fns cache.Indexers) error {
 		}, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("boltstore: claim %s in %s: %w", s.source, s.db.path, err)
+		return fmt.Errorf("boltstore: claim %s in %s: %w", s.name, s.db.path, err)
 	}
 	m := s.metaNow()
-	s.told.Store(m.Told)
-	s.noPlain.Store(m.NoPlain)
+	s.handlers.told.Store(m.Told)
+	s.handlers.noPlain.Store(m.NoPlain)
 	s.metadataSize.Store(m.MetadataSize)
 	if m.Degraded != "" {
-		s.damaged(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
+		s.health.meet(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
 	}
 	return nil
 }
 
 // find reads the source's meta, if the file has the source.
-func (s *Store) find() (found bool, err error) {
+func (s *source) find() (found bool, err error) {
 	err = s.db.h.view(func(tx *bolt.Tx) error {
 		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
 			return nil
 		}
 		m, err := src.meta()
-		if err == nil && m.Source != s.source {
-			err = fmt.Errorf("%w: %s is where %s should be", ErrDamaged, m.Source, s.source)
+		if err == nil && m.Source != s.name {
+			err = fmt.Errorf("%w: %s is where %s should be", ErrDamaged, m.Source, s.name)
 		}
 		if err == nil {
 			_, err = src.served(m)
@@ -177,7 +185,7 @@ func (s *Store) find() (found bool, err error) {
 		if err != nil {
 			return err
 		}
-		s.setMeta(m)
+		s.setMeta(m, nil)
 		found = true
 		return nil
 	})
@@ -186,28 +194,28 @@ func (s *Store) find() (found bool, err error) {
 
 // create makes the source, whose indices are complete since it has no objects. lost says that
 // the file had the source and has lost it.
-func (s *Store) create(tx *bolt.Tx, fns cache.Indexers, lost bool) error {
-	src, err := s.makeBucket(tx)
+func (s *source) create(tx *bolt.Tx, fns cache.Indexers, lost bool) error {
+	src, err := s.db.h.makeSource(tx, s.id)
 	if err != nil {
 		return err
 	}
-	m := (&sourceMeta{Source: s.source, TypeHash: s.typeHash}).clone()
-	s.setKind(m)
-	s.indexing().complete(m, fns)
+	m := (&sourceMeta{Source: s.name, TypeHash: s.form.typeHash}).clone()
+	s.coder.setKind(m)
+	s.indices.complete(m, fns)
 	m.NoPlain = !lost && !fileNamesLost(tx) // otherwise plain handlers may know it
 	m.claimedNow(s.db.device)
-	s.setMeta(m)
+	s.setMeta(m, nil)
 	return src.putMeta(m)
 }
 
-// makeBucket returns the source's bucket, which it makes if there is none.
-func (s *Store) makeBucket(tx *bolt.Tx) (sourceTx, error) {
+// makeSource returns a source's buckets, which it makes if there are none.
+func (h *handle) makeSource(tx *bolt.Tx, id string) (sourceTx, error) {
 	sources, err := layout.Create(tx, layout.BucketSources)
 	if err != nil {
 		return sourceTx{}, err
 	}
-	b, err := layout.Create(sources, []byte(s.id))
-	return sourceIn(b, s.id, s.db.h.seal), err
+	b, err := layout.Create(sources, []byte(id))
+	return sourceIn(b, id, h.seal), err
 }
 
 // Attach connects the source's producer with the committer. wake tells the committer that
@@ -217,27 +225,24 @@ func (s *Store) makeBucket(tx *bolt.Tx) (sourceTx, error) {
 // only the producer writes.
 func (s *Claimed) Attach(p Producer) (wake func(urgent bool)) {
 	s.mu.Lock()
-	s.producer = p
+	s.writer.producer = p
 	s.mu.Unlock()
-	s.failDirect(s.errFed())
-	s.writes.Wait()
+	s.writer.fail(s.writer.errFed())
+	s.writer.underWay.Wait()
 	return s.wake
 }
 
-func (s *Store) errFed() error { return fmt.Errorf("boltstore: write to %s: %w", s.source, ErrFed) }
-
-// fed says whether a producer has been attached.
-func (s *Store) fed() bool { return s.fedBy() != nil }
+func (w *writer) errFed() error { return fmt.Errorf("boltstore: write to %s: %w", w.s.name, ErrFed) }
 
 // fedBy is the producer, nil if there is none.
-func (s *Store) fedBy() Producer {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.producer
+func (w *writer) fedBy() Producer {
+	w.s.mu.RLock()
+	defer w.s.mu.RUnlock()
+	return w.producer
 }
 
-func (s *Store) wake(urgent bool) {
-	s.awake.Store(true)
+func (s *source) wake(urgent bool) {
+	s.writer.awake.Store(true)
 	signal(s.db.commit.wake)
 	if urgent {
 		signal(s.db.commit.urgent)
@@ -252,7 +257,7 @@ func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
 
 // Ended is closed once Release is called: changes that are not committed by then never
 // are.
-func (s *Claimed) Ended() <-chan struct{} { return s.ended }
+func (s *Claimed) Ended() <-chan struct{} { return s.life.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
 // claimed again. Release writes the told mark, acknowledgements, what
@@ -260,30 +265,28 @@ func (s *Claimed) Ended() <-chan struct{} { return s.ended }
 // as the file is open.
 func (s *Claimed) Release() { s.release() }
 
-func (s *Store) release() {
-	s.endOnce.Do(s.end)
-	s.retriers.Wait()
+func (s *source) release() {
+	s.life.once.Do(func() {
+		s.mu.Lock() // no further goroutine of the claim begins
+		defer s.mu.Unlock()
+		close(s.life.ended)
+	})
+	s.life.goroutines.Wait()
 	s.db.commit.detach(s)
-	s.endMemory()
-	if s.toldChanged() || s.acksWait() || s.claimDue() || s.notesChanged() {
+	s.memory.end()
+	if s.handlers.toldChanged() || s.handlers.waiting() || s.claimDue() || s.notesChanged() {
 		err := s.writeMarks()
 		if err != nil && !errors.Is(err, ErrClosed) {
 			s.db.log().Error(err,
 				"The told mark and acknowledgements were not written; handlers will be told some changes again",
-				"source", s.source.String())
+				"source", s.name.String())
 		}
 	}
 	s.mu.Lock()
-	s.released = true
+	s.life.released = true
 	s.tellChanged()
 	s.mu.Unlock()
-	s.failDirect(ErrClosed)
-	s.db.release(s)
-}
-
-// end keeps further goroutines of the claim from beginning.
-func (s *Store) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.ended)
+	s.writer.fail(ErrClosed)
+	s.db.claims.remove(s)
+	s.db.commits.tell(s.id)
 }

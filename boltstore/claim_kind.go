@@ -51,22 +51,22 @@ func shownKind(obj runtime.Object) (gvk schema.GroupVersionKind) {
 // ShowsKind notes the kind of an object of the server's, before a transform changes it,
 // unless the claim gives the source's. A custom resource that is defined again may have
 // another kind. The next commit writes it.
-func (s *Claimed) ShowsKind(obj any) { s.showsKind(obj) }
+func (s *Claimed) ShowsKind(obj any) { s.coder.showsKind(obj) }
 
-func (s *Store) showsKind(obj any) {
+func (cd *coder) showsKind(obj any) {
 	ro, ok := obj.(runtime.Object)
-	if s.kind.Kind != "" || !ok || objmeta.IsNil(ro) {
+	if cd.kind.Kind != "" || !ok || objmeta.IsNil(ro) {
 		return
 	}
-	if gvk, old := shownKind(ro), s.shown.Load(); gvk.Kind != "" && (old == nil || gvk != *old) {
-		s.shown.Store(&schema.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind})
+	if gvk, old := shownKind(ro), cd.shown.Load(); gvk.Kind != "" && (old == nil || gvk != *old) {
+		cd.shown.Store(&schema.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind})
 	}
 }
 
 // setKind notes the kind, as far as it is known.
-func (s *Store) setKind(m *sourceMeta) {
-	kind := s.kind
-	if shown := s.shown.Load(); shown != nil {
+func (cd *coder) setKind(m *sourceMeta) {
+	kind := cd.kind
+	if shown := cd.shown.Load(); shown != nil {
 		kind = *shown
 	}
 	if kind.Kind != "" {

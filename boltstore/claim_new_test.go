@@ -28,7 +28,7 @@ func TestNewSourceIsOneCommit(t *testing.T) {
 	before = db.Stats().Transactions.Count()
 	s = claimTest(t, db, Claim{Indexers: indexers})
 	for name, value := range map[string]string{"words": "x", cache.NamespaceIndex: "ns"} {
-		if keys, err := s.IndexKeys(name, value); err != nil || len(keys) != 1 || !s.indexing().built(s.metaNow(), name) {
+		if keys, err := s.IndexKeys(name, value); err != nil || len(keys) != 1 || !s.indices.built(s.metaNow(), name) {
 			t.Errorf("%s: %v %v", name, keys, err)
 		}
 	}

@@ -49,8 +49,8 @@ func (d *decoding) Decode(data []byte) (runtime.Object, error) { d.n++; return d
 func TestForeignTypesAreTried(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{Source: accounts, Example: &account{}})
-	counted := &decoding{Codec: s.codec}
-	s.codec = counted
+	counted := &decoding{Codec: s.coder.codec}
+	s.coder.codec = counted
 	prepare := func(n int, password string) error {
 		_, err := s.Prepare(cache.Added, accountOf(n, password))
 		return err
@@ -104,8 +104,8 @@ func TestTrialOfForeignTypesEnds(t *testing.T) {
 		"config maps": {Claim{Example: &corev1.ConfigMap{}, Source: configMaps}, func(n int) runtime.Object { return configMap("a", fmt.Sprint("c", n), n+1, nil) }, 0},
 	} {
 		s := claimTest(t, db, tc.claim)
-		counted := &decoding{Codec: s.codec}
-		s.codec = counted
+		counted := &decoding{Codec: s.coder.codec}
+		s.coder.codec = counted
 		for n := range 3 * trialObjects {
 			if _, err := s.Prepare(cache.Added, tc.obj(n)); err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -117,8 +117,8 @@ func TestTrialOfForeignTypesEnds(t *testing.T) {
 	}
 }
 
-// reader fills a field that it has no marshaler for.
-type reader struct {
+// bookish fills a field that it has no marshaler for.
+type bookish struct {
 	account
 	Half half
 }
@@ -127,15 +127,15 @@ type half struct{ what string }
 
 func (h *half) UnmarshalJSON(data []byte) error { h.what = string(data); return nil }
 
-func (r *reader) DeepCopyObject() runtime.Object { c := *r; return &c }
+func (r *bookish) DeepCopyObject() runtime.Object { c := *r; return &c }
 
 // TestHalfMarshalerIsRefused: a claim refuses half a pair of marshalers, and the error
 // says what to do.
 func TestHalfMarshalerIsRefused(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
-	c := Claim{Source: accounts, Example: &reader{}}
+	c := Claim{Source: accounts, Example: &bookish{}}
 	_, err := db.Claim(c)
-	named := err != nil && strings.Contains(err.Error(), ".Half.what of *boltstore.reader does not come back")
+	named := err != nil && strings.Contains(err.Error(), ".Half.what of *boltstore.bookish does not come back")
 	if !errors.Is(err, codec.ErrUnsupported) || !named || !strings.Contains(err.Error(), "give a codec") {
 		t.Fatal(err)
 	}

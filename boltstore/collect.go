@@ -16,13 +16,13 @@ const claimNoteEvery = time.Hour
 
 // claimDue says whether the use of the claim and of its handlers is to be noted. The
 // notes of all sources fall due at the same times since Open, and so share commits.
-func (s *Store) claimDue() bool {
+func (s *source) claimDue() bool {
 	m, every := s.metaNow(), claimNoteEvery
-	if s.db.opts.HandlerAge > 0 && len(s.claimedHandlers()) > 0 {
+	if s.db.opts.HandlerAge > 0 && len(s.handlers.all()) > 0 {
 		every = s.db.opts.handlerSeen()
 	}
 	claimed, now := time.Unix(0, m.Claimed), s.db.opts.Clock.Now().Round(0)
-	period := func(t time.Time) time.Duration { return t.Sub(s.db.since.at.Round(0)) / every }
+	period := func(t time.Time) time.Duration { return t.Sub(s.db.whileOpen.since.at.Round(0)) / every }
 	since := now.Sub(claimed)
 	return since >= every || since < 0 || period(now) != period(claimed) || !m.ClaimedRight && s.db.device.right()
 }
@@ -90,9 +90,9 @@ func (db collecting) unclaimed(m *sourceMeta, before time.Time) bool {
 // date dates the last claim of an unclaimed source anew: the clock may have been wrong
 // then.
 func (db collecting) date(id string) error {
-	db.claiming.Lock() // no claim begins meanwhile
-	defer db.claiming.Unlock()
-	if db.claimOf(id) != nil {
+	db.claims.claiming.Lock() // no claim begins meanwhile
+	defer db.claims.claiming.Unlock()
+	if db.claims.find(id) != nil {
 		return nil // its next commit notes the time
 	}
 	return db.h.update(func(tx *bolt.Tx) error {
@@ -113,9 +113,9 @@ func (db collecting) date(id string) error {
 // discard removes a source. It does nothing if the source is claimed, or was claimed after
 // the given time.
 func (db collecting) discard(id string, before time.Time) (gone bool, err error) {
-	db.claiming.Lock() // no claim begins meanwhile
-	defer db.claiming.Unlock()
-	if db.claimOf(id) != nil {
+	db.claims.claiming.Lock() // no claim begins meanwhile
+	defer db.claims.claiming.Unlock()
+	if db.claims.find(id) != nil {
 		return false, nil
 	}
 	err = db.h.update(func(tx *bolt.Tx) error {

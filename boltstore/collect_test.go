@@ -181,7 +181,7 @@ func TestCollectCut(t *testing.T) {
 		_, err := db.collecting().collect(t.Context(), time.Hour)
 		done := err == nil
 		_ = db.commit.stop()
-		db.closed = true
+		db.claims.closed = true
 		_ = db.h.swap(nil).Close() // killed
 		db = openTest(t, path, o)
 		if n := len(sources(t, db)); n == 1 {

@@ -57,7 +57,7 @@ func (b *Batch) memory() (n int) {
 
 // work is a batch on its way into the file.
 type work struct {
-	s       *Store
+	s       *source
 	b       *Batch
 	p       Producer
 	meta    *sourceMeta
@@ -98,7 +98,7 @@ func (c *committer) round(take scope) (size int, worked, more bool) {
 	}
 	for _, w := range works {
 		for _, ch := range w.b.Changes {
-			w.s.indexing().refresh(ch)
+			w.s.indices.refresh(ch)
 		}
 		w.size = w.b.size()
 		size += w.size
@@ -114,16 +114,18 @@ func (c *committer) round(take scope) (size int, worked, more bool) {
 // bookmarkDue says whether a bookmark may be committed on its own: after bookmarkInterval, or
 // at least half of it. Those of all sources fall due at the same times since Open, and so
 // share commits.
-func (s *Store) bookmarkDue() bool {
-	period := func(t time.Time) time.Duration { return t.Sub(s.db.since.at) / max(s.db.opts.bookmarkInterval/2, 1) }
-	return period(s.db.opts.Clock.Now()) > period(s.committed)+1
+func (c *committer) bookmarkDue(s *source) bool {
+	period := func(t time.Time) time.Duration {
+		return t.Sub(c.db.whileOpen.since.at) / max(c.db.opts.bookmarkInterval/2, 1)
+	}
+	return period(c.db.opts.Clock.Now()) > period(s.writer.committed)+1
 }
 
 // commitRound commits works in one transaction. If that fails, it commits each alone. It
 // returns the errors of the works that failed.
 func (c *committer) commitRound(works []*work) map[*work]error {
 	failed := map[*work]error{}
-	err := c.db.withRoom(func() error {
+	err := c.db.commit.withRoom(func() error {
 		return c.try(works)
 	})
 	if err != nil && len(works) > 1 {
@@ -140,7 +142,7 @@ func (c *committer) commitRound(works []*work) map[*work]error {
 
 func (c *committer) try(works []*work) error {
 	err := c.db.h.update(func(tx *bolt.Tx) error {
-		last := map[*Store]*sourceMeta{} // as earlier works of this transaction left it
+		last := map[*source]*sourceMeta{} // as earlier works of this transaction left it
 		for _, w := range works {
 			if err := w.apply(tx, cmp.Or(last[w.s], w.s.metaNow())); err != nil {
 				return err
@@ -151,13 +153,12 @@ func (c *committer) try(works []*work) error {
 	}, func() {
 		for _, w := range works {
 			w.landed = true
-			w.s.setMeta(w.meta)
-			w.s.setSeen(w.b.seen)
+			w.s.setMeta(w.meta, w.b.seen)
 			if w.mended {
-				w.s.forgetDamage()
-				w.s.indexing().buildMissing()
+				w.s.health.forget()
+				w.s.builder.missing()
 			}
-			w.s.committed = c.db.opts.Clock.Now()
+			w.s.writer.committed = c.db.opts.Clock.Now()
 			if w.pending != nil {
 				w.pending()
 				w.pending = nil
@@ -192,10 +193,10 @@ func (c *committer) commit(w *work) error {
 	c.busy.Lock()
 	defer c.busy.Unlock()
 	for _, ch := range w.b.Changes {
-		w.s.indexing().refresh(ch)
+		w.s.indices.refresh(ch)
 	}
 	w.size = w.b.size()
-	return w.s.noteWrite(c.db.withRoom(func() error { return c.try([]*work{w}) }))
+	return c.noteWrite(w.s, c.db.commit.withRoom(func() error { return c.try([]*work{w}) }))
 }
 
 // keepFailed keeps failed work for another try and notes the file's health. kept says
@@ -246,7 +247,7 @@ func (c *committer) note(err error) (tell func()) {
 		c.backoff = nil
 	case err != nil && c.lastErr == nil:
 		tell = func() {
-			if c.db.damage() != nil { // it is said of the file, and is not retried
+			if c.db.h.met() != nil { // it is said of the file, and is not retried
 				return
 			}
 			c.db.log().Error(err, "Commit failed, it will be retried until it succeeds; nothing is lost", "file", c.db.path)
@@ -258,13 +259,4 @@ func (c *committer) note(err error) (tell func()) {
 		c.lost = nil
 	}
 	return tell
-}
-
-// failDirect answers the writers that still wait with err.
-func (c *committer) failDirect(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.stores {
-		s.failDirect(err)
-	}
 }

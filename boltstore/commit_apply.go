@@ -22,15 +22,15 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 		return src.putMeta(w.meta)
 	}
 	w.meta, w.entries, w.pending = m.clone(), nil, nil
-	w.meta.changed = nil                                    // those of an earlier batch are its own
-	journaled := !w.b.local || !w.s.filledByProgram(w.meta) // otherwise nobody is told
+	w.meta.changed = nil                                           // those of an earlier batch are its own
+	journaled := !w.b.local || !w.s.writer.filledByProgram(w.meta) // otherwise nobody is told
 	if err := w.begin(src); err != nil {
 		return err
 	}
 	w.meta.date(w.s.db.device)
 	a := &applier{s: w.s, src: src, m: w.meta, in: src.contents(), now: w.now(journaled), overwrite: w.b.local}
 	if l := w.b.list; l != nil {
-		a.overwrite, a.listed, a.unseen, a.spill = true, true, l.r.first, l.r.spilled || l.end == nil
+		a.overwrite, a.listed, a.unseen, a.spill = true, true, l.r.first, l.r.found.spilled || l.end == nil
 		if l.r.first {
 			a.in.Items.Bucket.FillPercent = compactFill // items come in the order of their keys, or nearly
 		}
@@ -81,11 +81,11 @@ func (w *work) journal(a *applier, was *sourceMeta) (err error) {
 	if err != nil {
 		return err
 	}
-	if w.pending, err = w.s.writePending(a.src, w.meta, was.Seq, a.journaled); err != nil {
+	if w.pending, err = w.s.handlers.write(a.src, w.meta, was.Seq, a.journaled); err != nil {
 		return err
 	}
 	const blocks = 8 // so that trimming never stalls a commit
-	return a.src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.journalFrom(), blocks)
+	return a.src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.commit.journalFrom(), blocks)
 }
 
 // stamp notes in meta what the batch says about the source, and what has been noted since
@@ -100,26 +100,27 @@ func (w *work) stamp(journaled bool) {
 		m.ResourceVersion = w.b.ResourceVersion
 	}
 	if w.b.replaces && !journaled { // nothing else is there
-		m.TypeHash, m.Transform = s.typeHash, s.transformVersion()
+		m.TypeHash, m.Transform = s.form.typeHash, s.form.transformVersion()
 	}
 	if !w.b.Confirmed.IsZero() {
 		m.Confirmed, m.ConfirmedBy = w.b.at, w.b.by
 	}
 	s.stampNotes(m)
-	m.NoPlain = m.NoPlain && s.noPlain.Load()
-	s.setKind(m)
+	m.NoPlain = m.NoPlain && s.handlers.noPlain.Load()
+	s.coder.setKind(m)
 	m.Stands = m.Stands || s.stands.Load()
 	if s.claimDue() {
 		m.claimedNow(s.db.device)
 	}
-	m.Told = max(m.Told, min(s.told.Load(), m.Seq)) // the told mark, see SetTold
+	m.Told = max(m.Told, min(s.handlers.told.Load(), m.Seq)) // the told mark, see SetTold
 }
 
 // begin makes sure that there are contents to store changes in.
 func (w *work) begin(src sourceTx) error {
 	m := w.meta
 	there := m.Contents != contentsNone
-	w.mended = there && (w.b.mends || w.b.replaces) && (m.Degraded != "" || w.s.Err() != nil) && w.s.filledByProgram(m)
+	hurt := m.Degraded != "" || w.s.Err() != nil
+	w.mended = there && hurt && (w.b.mends || w.b.replaces) && w.s.writer.filledByProgram(m)
 	if len(w.b.Changes) == 0 && !w.b.replaces && !w.mended && w.b.list == nil {
 		return nil
 	}
@@ -134,7 +135,7 @@ func (w *work) begin(src sourceTx) error {
 	if l != nil {
 		l.begin(m)
 	} else if m.Contents != contentsWhole {
-		m.Contents, m.TypeHash, m.Transform = contentsWhole, w.s.typeHash, w.s.transformVersion()
+		m.Contents, m.TypeHash, m.Transform = contentsWhole, w.s.form.typeHash, w.s.form.transformVersion()
 	}
 	_, err := src.createContents()
 	return err
@@ -142,7 +143,7 @@ func (w *work) begin(src sourceTx) error {
 
 // applier turns changes into records, index entries, digests and journal entries.
 type applier struct {
-	s   *Store
+	s   *source
 	src sourceTx
 	m   *sourceMeta
 	in  contentsTx
@@ -177,7 +178,7 @@ func (a *applier) apply(c *Change) error {
 	was := a.look(k)
 	before := a.noteOf(k)
 	if a.hidden = was.base == nil && !was.damaged && before != nil && before.Record != nil; a.hidden {
-		if _, r, err := a.s.owner.ParseRecord(k, before.Record); err == nil {
+		if _, r, err := a.s.coder.owner.ParseRecord(k, before.Record); err == nil {
 			was.base, was.baseRaw = r, before.Record
 		}
 	}
@@ -185,7 +186,7 @@ func (a *applier) apply(c *Change) error {
 		return nil
 	}
 	if was.base != nil && !a.overwrite && a.stale(c, was.base) {
-		a.s.stale.Add(1)
+		a.s.writer.stale.Add(1)
 		return nil
 	}
 	if c.unstored != "" {
@@ -221,7 +222,7 @@ func (a *applier) recordOf(c *Change, was keyState) (next *format.Record, raw []
 		im.Failed++
 		a.m.Indices[name] = im
 	}
-	next = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: a.m.Seq + uint64(len(a.drafts)) + 1,
+	next = &format.Record{Codec: a.s.coder.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: a.m.Seq + uint64(len(a.drafts)) + 1,
 		Values: c.values}
 	c.fill(next)
 	switch {
@@ -230,7 +231,7 @@ func (a *applier) recordOf(c *Change, was keyState) (next *format.Record, raw []
 	case a.unseen:
 		next.Born = a.m.Seq // it was there before any entry
 	}
-	raw, err = next.Encode(a.s.owner, c.key)
+	raw, err = next.Encode(a.s.coder.owner, c.key)
 	return next, raw, err
 }
 
@@ -249,7 +250,7 @@ func (a *applier) put(c *Change, was keyState) error {
 		// Another object under the same key: the final state of the old one was missed.
 		a.draft(cache.Deleted, &Change{typ: cache.Deleted, key: c.key}, nil, nil, old, oldRaw)
 		next.Born++
-		if raw, err = next.Encode(a.s.owner, c.key); err != nil {
+		if raw, err = next.Encode(a.s.coder.owner, c.key); err != nil {
 			return err
 		}
 		a.draft(cache.Added, c, next, raw, nil, nil)
@@ -257,7 +258,7 @@ func (a *applier) put(c *Change, was keyState) error {
 		a.draft(cache.Updated, c, next, raw, old, oldRaw)
 	}
 	if !a.unseen && !a.spill && c.obj != nil {
-		a.s.keep(c.key, next, c.obj) // handlers read it next
+		a.s.reader.keep(c.key, next, c.obj) // handlers read it next
 	}
 	a.show(itemChange{key: c.key, next: next, obj: c.obj})
 	return a.giveItem(c.key, was, next, raw)
@@ -336,13 +337,13 @@ func (a *applier) draftGone(c *Change, was keyState) error {
 		c = &Change{typ: cache.Deleted, key: c.key}
 	}
 	if c.payload != nil {
-		r = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: bornUnknown}
+		r = &format.Record{Codec: a.s.coder.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: bornUnknown}
 		if was.base != nil {
 			r.Born = was.base.Born
 		}
 		c.fill(r)
 		var err error
-		if final, err = r.Encode(a.s.owner, c.key); err != nil {
+		if final, err = r.Encode(a.s.coder.owner, c.key); err != nil {
 			return err
 		}
 	}
@@ -378,7 +379,7 @@ func (a *applier) draft(typ cache.DeltaType, c *Change, next *format.Record, nex
 		e.Born = next.Born
 	}
 	if old != nil && !reformed { // memory has it as it was stored
-		e.prevObj = a.s.known(c.key, old)
+		e.prevObj = a.s.reader.known(c.key, old)
 	}
 	a.entries = append(a.entries, e)
 }

@@ -31,7 +31,7 @@ func writtenWithoutPause(t *testing.T, s *Claimed) (writers *sync.WaitGroup) {
 		waits := func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return len(s.queue) > 0
+			return len(s.writer.queue) > 0
 		}
 		if over.Load() {
 			return nil

@@ -2,9 +2,12 @@ package boltstore
 
 import (
 	"fmt"
+	"reflect"
 	"runtime/debug"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/codec"
@@ -66,43 +69,36 @@ const smallObject = 1500
 // modify the object afterwards. An error says why this object cannot be stored. An
 // object whose index function fails is stored without values in that index.
 func (s *Claimed) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
-	c, err := s.identify(typ, obj)
+	c, err := s.writer.identify(typ, obj)
 	if err != nil {
 		return nil, err
 	}
-	return s.finish(c)
+	return s.writer.finish(c)
 }
 
 // PrepareGone is Prepare for the delete of an object whose final state cannot be stored.
 // The change keeps the version and UID of obj: it removes nothing newer.
-func (s *Claimed) PrepareGone(obj any) (*Change, error) {
-	c, err := s.identify(cache.Deleted, obj)
-	if err != nil {
-		return nil, err
-	}
-	c.obj = nil
-	return c, nil
-}
+func (s *Claimed) PrepareGone(obj any) (*Change, error) { return s.writer.prepare(cache.Deleted, obj) }
 
 // prepareAt is Prepare for a key that is given.
-func (s *Claimed) prepareAt(typ cache.DeltaType, key string, obj any) (*Change, error) {
-	return s.finish(changeAt(typ, key, obj))
+func (w *writer) prepareAt(typ cache.DeltaType, key string, obj any) (*Change, error) {
+	return w.finish(changeAt(typ, key, obj))
 }
 
 // finish is the rest of Prepare.
-func (s *Claimed) finish(c *Change) (*Change, error) {
+func (w *writer) finish(c *Change) (*Change, error) {
 	if c.obj != nil || c.typ != cache.Deleted {
-		if err := s.encode(c); err != nil {
+		if err := w.encode(c); err != nil {
 			return nil, err
 		}
 	}
-	s.pack(c)
+	w.s.coder.pack(c)
 	return c, nil
 }
 
 // identify is the cheap half of Prepare: key, version and UID.
-func (s *Store) identify(typ cache.DeltaType, obj any) (*Change, error) {
-	key, err := s.Key(obj)
+func (w *writer) identify(typ cache.DeltaType, obj any) (*Change, error) {
+	key, err := w.s.Key(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -125,29 +121,44 @@ func changeAt(typ cache.DeltaType, key string, obj any) *Change {
 	return c
 }
 
-// callKeyFunc returns the failure of a key function of the program's own as an error.
-func (s *Store) callKeyFunc(obj any) (string, error) {
-	if s.metaKeys {
-		return contained("it", func() (string, error) { return s.keyFunc(obj) })
+// coder makes keys and payloads of the program's objects, and objects of payloads.
+type coder struct {
+	owner    format.Owner
+	codec    codec.Codec
+	trial    *trial // nil: the codec is known to keep objects whole
+	keyFunc  cache.KeyFunc
+	metaKeys bool // keyFunc is client-go's
+	packs    bool // see Options.Compression
+	goType   reflect.Type
+	guessed  bool // of a view, which may have another Go type than the program that wrote the records
+	form     Form
+	kind     schema.GroupVersionKind // empty: the first object shows it
+	shown    atomic.Pointer[schema.GroupVersionKind]
+}
+
+// key returns the failure of a key function of the program's own as an error.
+func (cd *coder) key(obj any) (string, error) {
+	if cd.metaKeys {
+		return contained("it", func() (string, error) { return cd.keyFunc(obj) })
 	}
-	return containedApart("it", func() (string, error) { return s.keyFunc(obj) })
+	return containedApart("it", func() (string, error) { return cd.keyFunc(obj) })
 }
 
 // encode is the other half of Prepare: index values and payload.
-func (s *Store) encode(c *Change) error {
+func (w *writer) encode(c *Change) error {
 	ro, ok := c.obj.(runtime.Object)
 	if !ok || objmeta.IsNil(ro) {
 		return fmt.Errorf("boltstore: %q: %T is not a runtime.Object, or nil", c.key, c.obj)
 	}
-	if !s.expectsProducer() {
-		s.showsKind(ro)
+	if !w.expectsProducer() {
+		w.s.coder.showsKind(ro)
 	}
 	var err error
 	if c.typ != cache.Deleted {
-		c.set = s.indexing().indexSet()
-		s.indexing().values(c)
+		c.set = w.s.indices.set()
+		w.s.indices.values(c)
 	}
-	if c.whole, err = s.callCodec(ro); err != nil {
+	if c.whole, err = w.s.coder.encode(ro); err != nil {
 		return fmt.Errorf("boltstore: encode %q: %w", c.key, err)
 	}
 	c.payload = c.whole[format.HeadRoom:]
@@ -156,7 +167,7 @@ func (s *Store) encode(c *Change) error {
 			c.key, n, format.MaxPayload)
 	}
 	if c.typ != cache.Deleted { // a delete is told even if its last state does not come back whole
-		if err := s.trial.run(s.codec, c.payload, ro); err != nil {
+		if err := w.s.coder.trial.run(w.s.coder.codec, c.payload, ro); err != nil {
 			return fmt.Errorf("boltstore: %q: %w; give a codec for the type (Codec)", c.key, err)
 		}
 	}
@@ -174,20 +185,20 @@ func (c *Change) stored() int {
 	return n
 }
 
-// callCodec encodes an object behind room for a record's head.
-func (s *Store) callCodec(obj runtime.Object) ([]byte, error) {
-	return callCodec(s, func() ([]byte, error) { return s.codec.Append(format.ZeroHead[:], obj) })
+// encode encodes an object behind room for a record's head.
+func (cd *coder) encode(obj runtime.Object) ([]byte, error) {
+	return callCodec(cd, func() ([]byte, error) { return cd.codec.Append(format.ZeroHead[:], obj) })
 }
 
-// callDecode decodes a payload.
-func (s *Store) callDecode(payload []byte) (runtime.Object, error) {
-	return callCodec(s, func() (runtime.Object, error) { return s.codec.Decode(payload) })
+// decode decodes a payload.
+func (cd *coder) decode(payload []byte) (runtime.Object, error) {
+	return callCodec(cd, func() (runtime.Object, error) { return cd.codec.Decode(payload) })
 }
 
 // callCodec returns the failure of the program's codec as an error: a program that panics
 // at each start would never get past the object.
-func callCodec[T any](s *Store, fn func() (T, error)) (T, error) {
-	if s.codec.ID() < codec.IDCustom {
+func callCodec[T any](cd *coder, fn func() (T, error)) (T, error) {
+	if cd.codec.ID() < codec.IDCustom {
 		return contained("the codec", fn)
 	}
 	return containedApart("the codec", fn)

@@ -95,7 +95,7 @@ func TestCodecThatExits(t *testing.T) {
 	db = openTest(t, path, o)
 	s = claimTest(t, db, Claim{Codec: leaving{Codec: c, reads: true}})
 	exitChecks(t, readsOf(t, s, "ns/bad"))
-	if db.damage() != nil {
+	if db.h.met() != nil {
 		t.Error("it counts as damage to the file")
 	}
 }

@@ -75,7 +75,7 @@ func TestCodecPanicsOnReading(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if db.damage() != nil {
+	if db.h.met() != nil {
 		t.Error("it counts as damage to the file")
 	}
 }

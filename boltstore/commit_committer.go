@@ -42,18 +42,18 @@ type committer struct {
 
 	// ending is how many bytes each source's producer has handed over since the goroutine
 	// is to end, nil before. Only the goroutine uses it.
-	ending map[*Store]int
+	ending map[*source]int
 
 	busy sync.Mutex // held from taking work until it is committed, or kept for another try
 
 	mu      sync.Mutex
-	stores  []*Store // attached, in the order of their turns
-	retry   []*work  // failed work, tried again before anything else of its source
+	stores  []*source // attached, in the order of their turns
+	retry   []*work   // failed work, tried again before anything else of its source
 	backoff *wait.Backoff
 	lastErr error
 	owed    bool      // lastErr concerns work that is retried, not only direct writes
 	failing time.Time // when lastErr was first not nil
-	relists map[*Store]*relistFailure
+	relists map[*source]*relistFailure
 	lost    error // why changes of a source that has ended were not committed, unless a commit has succeeded since
 }
 
@@ -65,7 +65,7 @@ func newCommitter(db *DB) *committer {
 		db:   db,
 		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), flush: make(chan struct{}, 1),
 		ended:   make(chan struct{}),
-		relists: map[*Store]*relistFailure{},
+		relists: map[*source]*relistFailure{},
 	}
 }
 
@@ -117,7 +117,7 @@ func (c *committer) stop() error {
 	return cmp.Or(c.lastErr, c.lost)
 }
 
-func (c *committer) attach(s *Store) {
+func (c *committer) attach(s *source) {
 	c.lifecycle.Lock()
 	defer c.lifecycle.Unlock()
 	c.mu.Lock()
@@ -128,7 +128,7 @@ func (c *committer) attach(s *Store) {
 
 // detach returns once no work of the store is under way and none can begin. The
 // goroutine ends with the last store.
-func (c *committer) detach(s *Store) {
+func (c *committer) detach(s *source) {
 	c.lifecycle.Lock()
 	defer c.lifecycle.Unlock()
 	if c.remove(s) {
@@ -137,7 +137,7 @@ func (c *committer) detach(s *Store) {
 }
 
 // remove reports whether no store is left.
-func (c *committer) remove(s *Store) bool {
+func (c *committer) remove(s *source) bool {
 	c.busy.Lock()
 	defer c.busy.Unlock()
 	c.mu.Lock()
@@ -203,7 +203,7 @@ func (c *committer) run(r *running) {
 				opened = began.Add(-min(now.Sub(began), c.db.opts.Window/2, maxLead))
 			}
 			c.db.keeper.committed(now)
-			c.db.lookAfterCommit(now)
+			c.db.commit.lookAtPath(now)
 		} else {
 			c.probe()
 		}
@@ -213,7 +213,11 @@ func (c *committer) run(r *running) {
 		}
 	}
 	c.ending = nil
-	c.failDirect(ErrClosed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.stores {
+		s.writer.fail(ErrClosed)
+	}
 }
 
 // await returns once a commit is due, and says how much that takes. It waits for the end of
@@ -249,7 +253,7 @@ func (c *committer) await(r *running, flush <-chan time.Time, opened time.Time, 
 		take = scopeDue
 	case <-r.quit:
 		take, final = scopeAll, true
-		c.ending = map[*Store]int{}
+		c.ending = map[*source]int{}
 	}
 	select {
 	case <-flush: // this commit writes everything that is due

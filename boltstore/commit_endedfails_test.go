@@ -20,7 +20,7 @@ func TestFailuresOfAnEndedSource(t *testing.T) {
 			s, p := claimTest(t, db, Claim{}), &testProducer{}
 			s.Attach(p)
 			if how == "beside another" {
-				src := s.source
+				src := s.name
 				src.Namespace = "other"
 				claimTest(t, db, Claim{Source: src})
 			}

@@ -10,9 +10,9 @@ type waiter struct {
 type gathering struct {
 	c       *committer
 	take    scope
-	room    int             // bytes that the commit may still take
-	awake   int             // sources that may have something and were not asked yet
-	retried map[*Store]bool // their last work failed
+	room    int              // bytes that the commit may still take
+	awake   int              // sources that may have something and were not asked yet
+	retried map[*source]bool // their last work failed
 	works   []*work
 	waiters []waiter
 	more    bool // some work is left
@@ -23,9 +23,9 @@ type gathering struct {
 // work tried again.
 func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bool) {
 	c.mu.Lock()
-	g := &gathering{c: c, take: take, room: c.db.opts.maxCommitBytes, retried: map[*Store]bool{}, works: c.retry}
+	g := &gathering{c: c, take: take, room: c.db.opts.maxCommitBytes, retried: map[*source]bool{}, works: c.retry}
 	c.retry = nil
-	stores := append([]*Store(nil), c.stores...)
+	stores := append([]*source(nil), c.stores...)
 	if len(c.stores) > 1 {
 		c.stores = append(c.stores[1:], c.stores[0])
 	}
@@ -34,7 +34,7 @@ func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bo
 		g.retried[w.s] = true
 	}
 	for _, s := range stores {
-		if s.awake.Load() {
+		if s.writer.awake.Load() {
 			g.awake++
 		}
 	}
@@ -49,16 +49,16 @@ func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bo
 }
 
 // from takes a source's share: waiting writes, then changes.
-func (g *gathering) from(s *Store) {
+func (g *gathering) from(s *source) {
 	share := max(g.room/max(g.awake, 1), 1)
-	if s.awake.Swap(false) {
+	if s.writer.awake.Swap(false) {
 		g.awake--
 	}
 	if g.retried[s] { // its events wait behind the failed ones
 		g.left(s)
 		return
 	}
-	writes, size := s.takeWrites(share)
+	writes, size := s.writer.takeWrites(share)
 	for _, w := range writes {
 		g.works, g.waiters = append(g.works, w.w), append(g.waiters, w)
 	}
@@ -69,7 +69,7 @@ func (g *gathering) from(s *Store) {
 	if g.c.ending != nil && g.c.ending[s] >= lastBytes {
 		return
 	}
-	p := s.fedBy()
+	p := s.writer.fedBy()
 	if b := g.batch(s, p, max(share-size, 1)); b != nil {
 		b.at, b.by = g.c.db.device.at(b.Confirmed)
 		g.works = append(g.works, &work{s: s, b: b, p: p})
@@ -82,12 +82,12 @@ func (g *gathering) from(s *Store) {
 
 // batch takes about max bytes of a producer's changes, nil if nothing is to be committed. Told
 // marks, acknowledgements and notes of claims ride on a batch, which may be empty.
-func (g *gathering) batch(s *Store, p Producer, max int) *Batch {
-	rides := g.take != scopeChanges && (s.toldChanged() || s.acksWait() || s.claimDue()) || s.handlersOwe()
+func (g *gathering) batch(s *source, p Producer, max int) *Batch {
+	rides := g.take != scopeChanges && (s.handlers.toldChanged() || s.handlers.waiting() || s.claimDue()) || s.handlers.owe()
 	var b *Batch
 	if p != nil {
 		var rest bool
-		if b, rest = p.Take(max, g.take == scopeAll || rides || g.take == scopeDue && s.bookmarkDue()); rest {
+		if b, rest = p.Take(max, g.take == scopeAll || rides || g.take == scopeDue && g.c.bookmarkDue(s)); rest {
 			g.left(s)
 		}
 	}
@@ -98,20 +98,20 @@ func (g *gathering) batch(s *Store, p Producer, max int) *Batch {
 }
 
 // left notes that a source has more than this commit takes.
-func (g *gathering) left(s *Store) {
+func (g *gathering) left(s *source) {
 	g.more = true
-	s.awake.Store(true)
+	s.writer.awake.Store(true)
 }
 
 // takeWrites takes the direct writes that wait, up to max bytes of them and one that
 // exceeds max. They share a commit.
-func (s *Store) takeWrites(max int) (writes []waiter, size int) {
+func (w *writer) takeWrites(max int) (writes []waiter, size int) {
 	for size < max {
-		d := s.take()
+		d := w.take()
 		if d == nil {
 			break
 		}
-		writes = append(writes, waiter{&work{s: s, b: d.b}, d})
+		writes = append(writes, waiter{&work{s: w.s, b: d.b}, d})
 		size += d.b.memory()
 	}
 	return writes, size

@@ -28,13 +28,13 @@ func (a *applier) look(k []byte) (was keyState) {
 	if raw == nil {
 		return was
 	}
-	_, r, err := a.s.owner.ParseRecord(k, raw)
+	_, r, err := a.s.coder.owner.ParseRecord(k, raw)
 	if was.damaged = err != nil; !was.damaged {
 		was.item, was.raw, was.base, was.baseRaw = r, raw, r, raw
 	} else {
 		// Its index entries and digest cannot be subtracted. The source is degraded
 		// until it is listed.
-		a.s.damaged(err)
+		a.s.health.meet(err)
 		a.m.Degraded = err.Error()
 	}
 	return was
@@ -42,7 +42,7 @@ func (a *applier) look(k []byte) (was keyState) {
 
 // unchanged says whether c would store the same as r.
 func (a *applier) unchanged(c *Change, r *format.Record) bool {
-	if c.typ == cache.Deleted || c.rv != r.ResourceVersion || c.uid != r.UID || r.Codec != a.s.codec.ID() {
+	if c.typ == cache.Deleted || c.rv != r.ResourceVersion || c.uid != r.UID || r.Codec != a.s.coder.codec.ID() {
 		return false
 	}
 	var is format.Record

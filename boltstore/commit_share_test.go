@@ -59,7 +59,7 @@ func TestWritesShareCommits(t *testing.T) {
 					eventually(t, "it waits", func() bool {
 						s.mu.Lock()
 						defer s.mu.Unlock()
-						return len(s.queue) == i+1
+						return len(s.writer.queue) == i+1
 					})
 				}
 				close(goOn)

@@ -104,7 +104,7 @@ func TestDirectWritesFail(t *testing.T) {
 	come := func() int {
 		s.mu.RLock()
 		defer s.mu.RUnlock()
-		return len(s.queue)
+		return len(s.writer.queue)
 	}
 	for come() < n {
 		runtime.Gosched()

@@ -89,7 +89,7 @@ func offline(o Options) Options {
 func (db *DB) Compact(ctx context.Context, progress func(done, total int64)) (Compaction, error) {
 	c := Compaction{Path: db.path, Before: db.Size()}
 	start := db.opts.Clock.Now()
-	err := db.compact(ctx, progress)
+	err := db.replacing().compact(ctx, progress)
 	c.Took, c.After = db.opts.Clock.Since(start), db.Size()
 	if err != nil {
 		return c, fmt.Errorf("boltstore: compact %s: %w", db.given, err)
@@ -97,7 +97,7 @@ func (db *DB) Compact(ctx context.Context, progress func(done, total int64)) (Co
 	return c, nil
 }
 
-func (db *DB) compact(ctx context.Context, progress func(done, total int64)) error {
+func (db replacing) compact(ctx context.Context, progress func(done, total int64)) error {
 	switch {
 	case db.opts.ReadOnly:
 		return errors.New("it was opened read-only")
@@ -115,25 +115,25 @@ func (db *DB) compact(ctx context.Context, progress func(done, total int64)) err
 }
 
 // compactNow returns the file that was replaced, nil if none was.
-func (db *DB) compactNow(ctx context.Context, progress func(done, total int64)) (*boltFile, error) {
+func (db replacing) compactNow(ctx context.Context, progress func(done, total int64)) (*boltFile, error) {
 	db.h.writeMu.Lock() // nothing may change the file meanwhile
 	defer db.h.writeMu.Unlock()
-	if damage := db.damage(); damage != nil {
+	if damage := db.h.met(); damage != nil {
 		return nil, damage
 	}
-	free, size, err := db.usage()
+	free, size, err := db.h.usage()
 	if err != nil {
 		return nil, err
 	}
 	if err := circles(db.h.now.Load().f); err != nil {
 		return nil, err
 	}
-	cp := db.newCopying(db.h.now.Load().f, seals{db.h.seal, db.h.seal})
+	cp := newCopying(db.DB, db.h.now.Load().f, seals{db.h.seal, db.h.seal})
 	cp.whole = true
 	begin := func(step string) error {
-		return errors.Join(db.step(step), ctx.Err(), tell(progress, min(cp.done, size-free), size-free))
+		return errors.Join(db.opts.step(step), ctx.Err(), tell(progress, min(cp.done, size-free), size-free))
 	}
-	was, err := db.replacing().rewrite(cp, header{Keys: db.h.keys, Rotate: db.h.rotate}, begin)
+	was, err := db.rewrite(cp, header{Keys: db.h.keys, Rotate: db.h.rotate}, begin)
 	switch {
 	case err == nil:
 		err = tell(progress, size-free, size-free)
@@ -156,14 +156,14 @@ func tell(progress func(done, total int64), done, total int64) (err error) {
 	return nil
 }
 
-// soundPages returns the damage that was met in the pages. With verify, as before a list
+// sound returns the damage that was met in the pages. With verify, as before a list
 // that follows damage, it verifies that the pages form trees. Pages that are
 // in two would be both free and in use.
-func (db *DB) soundPages(verify bool) error {
-	if damage := db.damage(); damage != nil || !verify {
+func (h *handle) sound(verify bool) error {
+	if damage := h.met(); damage != nil || !verify {
 		return damage
 	}
-	return db.h.alone(func(*bolt.Tx) error { return circles(db.h.now.Load().f) })
+	return h.alone(func(*bolt.Tx) error { return circles(h.now.Load().f) })
 }
 
 // circles verifies that the pages of an open file form trees, as [precheck] does. If
@@ -183,11 +183,3 @@ func circles(f *os.File) error {
 // compacted, and by a first list. The first change to a completely full page would
 // split it. Keys in no order need bbolt's default.
 const compactFill = 0.9
-
-// step lets tests watch or fail each step.
-func (db *DB) step(name string) error {
-	if db.opts.step != nil {
-		return db.opts.step(name)
-	}
-	return nil
-}

@@ -358,7 +358,7 @@ func TestProgressPanics(t *testing.T) {
 	if _, err := db.Compact(t.Context(), func(int64, int64) { panic("at the bar") }); err == nil || !strings.Contains(err.Error(), "at the bar") || errors.Is(err, ErrDamaged) {
 		t.Error(err)
 	}
-	if all := db.AsidePaths(); len(all) > 0 || db.damage() != nil {
+	if all := db.AsidePaths(); len(all) > 0 || db.h.met() != nil {
 		t.Error("the file was replaced: ", all)
 	}
 	must(t, s.Add(at(2, "y")))

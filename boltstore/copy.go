@@ -34,7 +34,7 @@ type copying struct {
 	restart bool // the handlers start over: all that is there may be of an earlier commit
 }
 
-func (db *DB) newCopying(f *os.File, with seals) *copying {
+func newCopying(db *DB, f *os.File, with seals) *copying {
 	cp := &copying{seals: with, limit: db.opts.maxCommitBytes, damaged: db.judged.lost}
 	from, err := pages.FileOf(f)
 	if err != nil {
@@ -135,8 +135,8 @@ func noteSourcesLost(tx *bolt.Tx) error {
 }
 
 // noteLost notes a lost write that Open found.
-func (db *DB) noteLost(tx *bolt.Tx) error {
-	if !db.judged.lost {
+func (j *judged) noteLost(tx *bolt.Tx) error {
+	if !j.lost {
 		return nil
 	}
 	return noteSourcesLost(tx)

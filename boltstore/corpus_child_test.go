@@ -186,7 +186,7 @@ func readWhole(path string, o Options) (word string, objs []string) {
 	}
 	var notes []*note
 	notesErr := s.view(func(_ *sourceMeta, src sourceTx) (err error) {
-		notes, _, err = src.contents().notes.page(nil, 1<<20, s.damaged)
+		notes, _, err = src.contents().notes.page(nil, 1<<20, s.health.meet)
 		return err
 	})
 	for _, n := range notes {

@@ -58,7 +58,7 @@ func TestMarkedAndDamaged(t *testing.T) {
 	older[leaf*os.Getpagesize()] ^= 0xff // the copy has a bad page
 	overwrite(t, path, older)
 	_ = db.h.update(func(*bolt.Tx) error { return nil }, nil)
-	if db.damage() == nil {
+	if db.h.met() == nil {
 		t.Fatal("not noticed")
 	}
 	killed(t, db)

@@ -24,9 +24,6 @@ import (
 // DB is one open file. Its methods may be called concurrently. Only one process can have
 // a file open for writing. A DB has goroutines only while a source is claimed or
 // maintenance runs after a commit.
-//
-// It is one type because everything in it belongs to the one open file and its locks.
-// Its roles have types that hold the DB: opening, replacing, converting, collecting.
 type DB struct {
 	path   string // absolute, so that it leads to the file wherever the program goes
 	given  string // as given to Open, for errors
@@ -34,16 +31,11 @@ type DB struct {
 	files  *osfile.Files // operations on files, which tests can observe
 	beside beside.Files
 	device *device
-	since  struct { // when Open was called
-		at    time.Time
-		slept time.Duration // how long the machine had slept by then
-	}
 	h      handle
 	commit *committer
 	master *seal.Master // nil without a keyset
 
-	plainSecrets, unversioned, newerServer, fullOfHistory sync.Once // logged once
-
+	warned warnings
 	at     pathWatch
 	judged judged // the file that Open looked at last
 
@@ -57,25 +49,40 @@ type DB struct {
 
 	commits commits
 
+	claims claims
+	parsed parsed
+}
+
+// warnings are logged once.
+type warnings struct {
+	db                                                    *DB
+	plainSecrets, unversioned, newerServer, fullOfHistory sync.Once
+}
+
+// claims are this process's claims of the file's sources.
+type claims struct {
 	// claiming is held for reading while a claim begins, and for writing while a source
 	// is removed. It is taken before all other locks.
 	claiming sync.RWMutex
 
 	mu     sync.Mutex
-	claims map[string]*Store
-	inUse  atomic.Int64 // len(claims)
-	parsed sync.Map     // weak.Pointer[parsedMeta] by source id; see readMeta
-	blocks sync.Map     // weak.Pointer[sharedBlock] by source id; see sharedDrafts
+	of     map[string]*source // by id
+	count  atomic.Int64       // len(of)
 	closed bool
+}
 
-	aside []string // set by Open
+// parsed is what was parsed last, while readers use it.
+type parsed struct {
+	metas  sync.Map // weak.Pointer[parsedMeta] by source id; see parsed.meta
+	blocks sync.Map // weak.Pointer[sharedBlock] by source id; see parsed.drafts
 }
 
 // judged is a file that Open looked at: it uses no other one.
 type judged struct {
 	file   os.FileInfo
-	newest uint64 // its latest transaction, if the file is lent
-	lost   bool   // it has lost a write
+	newest uint64   // its latest transaction, if the file is lent
+	lost   bool     // it has lost a write
+	aside  []string // what Open has set aside
 }
 
 // whileOpen is the time from Open to Close.
@@ -83,6 +90,10 @@ type whileOpen struct {
 	ctx     context.Context // ends with Close
 	end     context.CancelFunc
 	closing sync.Mutex // held by Close until the file is closed
+	since   struct {   // when Open was called
+		at    time.Time
+		slept time.Duration // how long the machine had slept by then
+	}
 }
 
 func newDB(path string, o Options) (*DB, error) {
@@ -95,12 +106,12 @@ func newDB(path string, o Options) (*DB, error) {
 		path = abs
 	}
 	db := &DB{path: path, given: given, opts: o, files: &osfile.Files{Before: o.op, Slow: o.sayWaits},
-		device: newDevice(o), claims: map[string]*Store{},
+		device: newDevice(o), claims: claims{of: map[string]*source{}},
 		relisting: make(chan struct{}, o.maxRelists)}
 	db.beside = beside.Files{Files: db.files, Path: path, Log: *o.Logger, Now: o.Clock.Now, Keep: o.keepCorrupt, KeepBytes: o.keepCorruptBytes}
-	db.objects.budget = o.ObjectMemory
+	db.warned.db, db.objects.budget = db, o.ObjectMemory
 	db.h.path, db.h.counters = path, newCounters(o.Clock)
-	db.since.at, db.since.slept = o.Clock.Now(), db.device.slept()
+	db.whileOpen.since.at, db.whileOpen.since.slept = o.Clock.Now(), db.device.slept()
 	db.whileOpen.ctx, db.whileOpen.end = context.WithCancel(context.Background())
 	if o.transactions {
 		db.h.hook = func(*bolt.Tx) error { return db.files.Op("transaction", db.path) }
@@ -114,7 +125,7 @@ func newDB(path string, o Options) (*DB, error) {
 func (db *DB) Path() string { return db.path }
 
 // AsidePaths returns the paths of the files that Open has set aside.
-func (db *DB) AsidePaths() []string { return slices.Clone(db.aside) }
+func (db *DB) AsidePaths() []string { return slices.Clone(db.judged.aside) }
 
 // Err says why commits, or the writes of a relist, fail at the moment. Otherwise it says
 // whether the file is no longer at its path (see [DB.AtPath]), was taken (ErrTaken) or is
@@ -125,9 +136,9 @@ func (db *DB) AsidePaths() []string { return slices.Clone(db.aside) }
 // is written. Reads go on as far as they can. The program must be started again, or close
 // the DB and open the file again: Open copies what verifies into a new file.
 func (db *DB) Err() error {
-	db.mu.Lock()
-	closed := db.closed
-	db.mu.Unlock()
+	db.claims.mu.Lock()
+	closed := db.claims.closed
+	db.claims.mu.Unlock()
 	if closed {
 		return fmt.Errorf("boltstore: %s: %w", db.path, ErrClosed)
 	}
@@ -138,7 +149,7 @@ func (db *DB) Err() error {
 		}
 		return at
 	}
-	if damage := db.damage(); damage != nil {
+	if damage := db.h.met(); damage != nil {
 		return damage
 	}
 	return cmp.Or(db.commit.err(), at)
@@ -169,24 +180,24 @@ func (db *DB) Logger() klog.Logger { return db.log() }
 func (db *DB) Close() error {
 	db.whileOpen.closing.Lock()
 	defer db.whileOpen.closing.Unlock()
-	db.mu.Lock()
-	if db.closed {
-		db.mu.Unlock()
+	db.claims.mu.Lock()
+	if db.claims.closed {
+		db.claims.mu.Unlock()
 		return nil
 	}
-	db.closed = true
+	db.claims.closed = true
 	var running []string
-	var idle []*Store
-	for _, s := range db.claims {
+	var idle []*source
+	for _, s := range db.claims.of {
 		switch {
 		case s.metaNow() == nil: // being claimed: the claim, or its first use, meets the closed file
-		case s.fed():
-			running = append(running, s.source.String())
+		case s.writer.fedBy() != nil:
+			running = append(running, s.name.String())
 		default:
 			idle = append(idle, s)
 		}
 	}
-	db.mu.Unlock()
+	db.claims.mu.Unlock()
 	db.whileOpen.end()
 	for _, s := range idle {
 		s.release()
@@ -196,14 +207,14 @@ func (db *DB) Close() error {
 	if db.commit != nil {
 		if err := db.commit.stop(); err != nil {
 			errs = append(errs, fmt.Errorf("boltstore: close %s: the last changes could not be committed and will be fetched again: %w", db.path, err))
-		} else if err := db.closeClean(); err != nil {
+		} else if err := db.converting().closeClean(); err != nil {
 			errs = append(errs, fmt.Errorf("boltstore: close %s: %w", db.path, err))
 		}
 	}
 	db.keeper.wait()
 	defer func() {
-		for _, s := range db.claimed() {
-			s.endMemory()
+		for _, s := range db.claims.all() {
+			s.memory.end()
 		}
 	}()
 	if b := db.h.swap(nil); b != nil {
@@ -212,10 +223,10 @@ func (db *DB) Close() error {
 		}
 		errs = append(errs, b.Close())
 	}
-	for _, s := range db.claimed() {
+	for _, s := range db.claims.all() {
 		s.shutDown()
 	}
-	db.tellClosed()
+	db.commits.end()
 	if len(running) > 0 {
 		slices.Sort(running)
 		errs = append(errs, fmt.Errorf("boltstore: closed %s while it was in use by %s; stop the informers first", db.path, strings.Join(running, ", ")))
@@ -225,39 +236,35 @@ func (db *DB) Close() error {
 
 // closeClean marks the file as clean, once everything is on the disk. Nothing is written
 // after it.
-func (db *DB) closeClean() error {
+func (db converting) closeClean() error {
 	if err := db.h.sync(); err != nil {
 		return err
 	}
-	return db.converting().durably(func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, true) }, func() { db.h.clean = true })
+	return db.durably(func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, true) }, func() { db.h.clean = true })
 }
 
-func (db *DB) claimed() (all []*Store) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	for _, s := range db.claims {
+func (cl *claims) all() (all []*source) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	for _, s := range cl.of {
 		all = append(all, s)
 	}
 	return all
 }
 
-// claimOf is this process's claim of the source with that ID, nil if there is none.
-func (db *DB) claimOf(id string) *Store {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.claims[id]
+// find returns this process's claim of the source with that ID, nil if there is none.
+func (cl *claims) find(id string) *source {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.of[id]
 }
 
-// release ends a claim.
-func (db *DB) release(s *Store) {
-	db.mu.Lock()
-	claimed := db.claims[s.id] == s
-	if claimed {
-		delete(db.claims, s.id)
-		db.inUse.Store(int64(len(db.claims)))
-	}
-	db.mu.Unlock()
-	if claimed {
-		db.tellCommitted(s.id)
+// remove ends a claim.
+func (cl *claims) remove(s *source) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.of[s.id] == s {
+		delete(cl.of, s.id)
+		cl.count.Store(int64(len(cl.of)))
 	}
 }

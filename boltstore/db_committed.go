@@ -43,34 +43,34 @@ type nextCommit struct {
 
 var closedChan = func() chan struct{} { ch := make(chan struct{}); close(ch); return ch }()
 
-func (db *DB) tellCommitted(id string) {
-	db.commits.mu.Lock()
-	defer db.commits.mu.Unlock()
-	if next, ok := db.commits.of[id]; ok {
+func (n *commits) tell(id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if next, ok := n.of[id]; ok {
 		close(next.told)
-		delete(db.commits.of, id)
+		delete(n.of, id)
 	}
 }
 
 // tellKept tells readers of all sources of a type, in any version: a source that was just
 // claimed, or listed for the first time, may answer them from now on.
-func (db *DB) tellKept(src Source) {
-	db.commits.mu.Lock()
-	defer db.commits.mu.Unlock()
-	for id, next := range db.commits.of {
+func (n *commits) tellKept(src Source) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for id, next := range n.of {
 		if next.kind == (schema.GroupResource{Group: src.Group, Resource: src.Resource}) {
 			close(next.told)
-			delete(db.commits.of, id)
+			delete(n.of, id)
 		}
 	}
 }
 
-func (db *DB) tellClosed() {
-	db.commits.mu.Lock()
-	defer db.commits.mu.Unlock()
-	db.commits.closed = true
-	for id, next := range db.commits.of {
+func (n *commits) end() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+	for id, next := range n.of {
 		close(next.told)
-		delete(db.commits.of, id)
+		delete(n.of, id)
 	}
 }

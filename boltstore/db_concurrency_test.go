@@ -66,7 +66,7 @@ func TestReleasedStoreDoesNotWrite(t *testing.T) {
 	if err := before.AddIndexers(cache.Indexers{"more": indexers["words"]}); !errors.Is(err, ErrClosed) {
 		t.Errorf("add indexers: %v", err)
 	}
-	before.told.Store(1000)
+	before.handlers.told.Store(1000)
 	before.Release()
 	if objs, err := s.ListErr(); err != nil || len(objs) != 2 {
 		t.Fatalf("%d objects, %v", len(objs), err)

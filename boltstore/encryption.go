@@ -56,7 +56,7 @@ func (db converting) newKeys() (*seal.Sealer, *seal.Envelope, error) {
 // settleKeys converts a file that was opened for writing to the form that the options ask
 // for: encrypted or not, with a data key that the keyset's primary key seals.
 func (db converting) settleKeys() error {
-	h, err := db.header()
+	h, err := db.h.header()
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (db converting) settleKeys() error {
 			return err
 		}
 	case h.Keys != nil:
-		if err := db.rotate(); errors.Is(err, ErrDamaged) {
+		if err := db.converting().rotate(); errors.Is(err, ErrDamaged) {
 			return err
 		} else if err != nil {
 			db.log().Error(err, "The file could not be given a new data key; the next start will try again",
@@ -82,16 +82,16 @@ func (db converting) settleKeys() error {
 
 // rotate gives an encrypted file a new data key if one is due. After an error the
 // file is as before, and one is still due.
-func (db *DB) rotate() error {
+func (db converting) rotate() error {
 	if !db.master.Current(db.h.keys) {
-		if err := db.converting().rewrap(); err != nil {
+		if err := db.rewrap(); err != nil {
 			return err
 		}
 	}
 	if !db.h.rotate {
 		return nil
 	}
-	if err := db.converting().rekey(); err != nil {
+	if err := db.rekey(); err != nil {
 		return err
 	}
 	db.log().Info("The file has a new data key", "file", db.path)
@@ -195,21 +195,21 @@ func headerIn(f *pages.File) (h header, ok bool) {
 	return h, err == nil && format.Decode(raw, &h) == nil
 }
 
-func (db *DB) header() (h header, err error) {
-	err = db.h.view(func(tx *bolt.Tx) (err error) { h, err = getHeader(tx); return err })
-	return h, err
+func (h *handle) header() (is header, err error) {
+	err = h.view(func(tx *bolt.Tx) (err error) { is, err = getHeader(tx); return err })
+	return is, err
 }
 
 // Encrypted says whether the file is encrypted.
 func (db *DB) Encrypted() bool { return db.h.seal != nil }
 
-// warnSecrets warns, once, that Secrets go into a file that is not encrypted.
-func (db *DB) warnSecrets(src Source) {
-	if src.Group != "" || src.Resource != "secrets" || db.Encrypted() {
+// secrets warns, once, that Secrets go into a file that is not encrypted.
+func (wr *warnings) secrets(src Source) {
+	if src.Group != "" || src.Resource != "secrets" || wr.db.Encrypted() {
 		return
 	}
-	db.plainSecrets.Do(func() {
-		db.log().Info("Warning: Secrets are kept in a file that is not encrypted; give Options.Keyset (kubewake: --keyset FILE, made by `kubewake keys generate FILE`) to encrypt it", "file", db.path, "source", src.String())
+	wr.plainSecrets.Do(func() {
+		wr.db.log().Info("Warning: Secrets are kept in a file that is not encrypted; give Options.Keyset (kubewake: --keyset FILE, made by `kubewake keys generate FILE`) to encrypt it", "file", wr.db.path, "source", src.String())
 	})
 }
 
@@ -221,8 +221,8 @@ func (db converting) rekey() error {
 	if err != nil {
 		return err
 	}
-	cp := db.newCopying(db.h.now.Load().f, seals{db.h.seal, to})
-	was, err := db.replacing().rewrite(cp, header{Keys: keys}, db.step)
+	cp := newCopying(db.DB, db.h.now.Load().f, seals{db.h.seal, to})
+	was, err := db.replacing().rewrite(cp, header{Keys: keys}, db.opts.step)
 	if was == nil {
 		return err
 	}

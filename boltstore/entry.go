@@ -28,7 +28,7 @@ type Entry struct {
 	// every seq if the entry is Unknown.
 	Born uint64
 
-	s       *Store
+	s       *source
 	present bool // it had the record that reads show when it was made
 	next    []byte
 	prev    format.Diff
@@ -47,7 +47,7 @@ const bornUnknown = math.MaxUint64
 func (e *Entry) Unknown() bool { return e.Type == cache.Deleted && e.Born == bornUnknown }
 
 // newEntry makes an entry of a draft and takes Born from its records.
-func newEntry(s *Store, seq uint64, d format.Draft) *Entry {
+func newEntry(s *source, seq uint64, d format.Draft) *Entry {
 	e := entryOf(s, seq, d)
 	from := [2]func() []byte{func() []byte { return d.Next }, d.Previous}
 	if d.Type == cache.Deleted {
@@ -66,7 +66,7 @@ func newEntry(s *Store, seq uint64, d format.Draft) *Entry {
 	return e
 }
 
-func entryOf(s *Store, seq uint64, d format.Draft) *Entry {
+func entryOf(s *source, seq uint64, d format.Draft) *Entry {
 	return &Entry{Seq: seq, Type: d.Type, Key: d.Key, Time: time.Unix(0, d.Time), s: s, next: d.Next, prev: d.Prev}
 }
 
@@ -114,19 +114,17 @@ func (e *Entry) Previous() (any, error) {
 }
 
 // decodeRaw decodes a record that was copied out of the file.
-func (s reading) decodeRaw(key string, raw []byte) (any, error) {
-	_, r, err := s.owner.ParseRecord(index.AppendKey(nil, key), raw)
+func (rd *reader) decodeRaw(key string, raw []byte) (any, error) {
+	_, r, err := rd.s.coder.owner.ParseRecord(index.AppendKey(nil, key), raw)
 	if err != nil {
 		return nil, err
 	}
-	return s.decode(key, r, false)
+	return rd.decode(key, r, false)
 }
 
 // ReadJournal reads committed entries from seq on, in order, up to the end of a block. If
 // there are none yet, it returns none. It skips entries that were trimmed.
-func (s *Claimed) ReadJournal(seq uint64) ([]*Entry, error) {
-	return s.reading().readJournal(seq, func(sourceTx) error { return nil })
-}
+func (s *Claimed) ReadJournal(seq uint64) ([]*Entry, error) { return s.reader.readJournal(seq) }
 
 // SkipJournal returns where ReadJournal can go on after the damaged block with seq.
 // That is the seq of the next block, or one above the last.
@@ -143,14 +141,10 @@ func (s *Claimed) SkipJournal(seq uint64) (next uint64, err error) {
 	return next, err
 }
 
-// readJournal is ReadJournal. It also calls the function on the same commit.
-func (s reading) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, error) {
+func (rd *reader) readJournal(seq uint64) ([]*Entry, error) {
 	var drafts []format.Draft
 	var first uint64
-	err := s.view(func(m *sourceMeta, src sourceTx) (err error) {
-		if err := also(src); err != nil {
-			return err
-		}
+	err := rd.s.view(func(m *sourceMeta, src sourceTx) (err error) {
 		j := src.Journal()
 		if j == nil || seq > m.Seq {
 			return nil
@@ -163,12 +157,12 @@ func (s reading) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, e
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("boltstore: journal of %s: %w", s.source, err)
+		return nil, fmt.Errorf("boltstore: journal of %s: %w", rd.s.name, err)
 	}
 	var entries []*Entry
 	for i, d := range drafts {
 		if n := first + uint64(i); n >= seq {
-			entries = append(entries, newEntry(s.Store, n, d))
+			entries = append(entries, newEntry(rd.s, n, d))
 		}
 	}
 	return entries, nil
@@ -180,7 +174,7 @@ func (s reading) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, e
 func (s *Store) History(key string) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		for next := uint64(1); ; {
-			entries, err := s.reading().readJournal(next, func(sourceTx) error { return nil })
+			entries, err := s.reader.readJournal(next)
 			if err != nil {
 				yield(nil, err)
 				return

@@ -74,7 +74,7 @@ func TestSalvageGoesOnWithRotation(t *testing.T) {
 			if opens(db.h.seal, before) {
 				t.Fatal("the data key was not rotated")
 			}
-			if h, err := db.header(); err != nil || h.Rotate {
+			if h, err := db.h.header(); err != nil || h.Rotate {
 				t.Fatal("they would be rotated again", err)
 			}
 			if n := len(claimTest(t, db, Claim{Indexers: indexers}).ListKeys()); n < 50 {

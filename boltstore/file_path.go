@@ -57,7 +57,7 @@ func (p *pathWatch) look(db *DB, b *boltFile) (err error, changed bool) {
 	defer p.mu.Unlock()
 	p.looked = db.opts.Clock.Now()
 	st, err := os.Stat(db.path)
-	damage := db.damage()
+	damage := db.h.met()
 	switch {
 	case damage != nil:
 		err = damage
@@ -92,9 +92,9 @@ func (db *DB) Moved() <-chan struct{} {
 	return db.at.moved
 }
 
-// damage is the damage in the file's pages that this program has met, nil if there is none.
-func (db *DB) damage() error {
-	if damage := db.h.damage.Load(); damage != nil {
+// met is the damage in the file's pages that this program has met, nil if there is none.
+func (h *handle) met() error {
+	if damage := h.damage.Load(); damage != nil {
 		return *damage
 	}
 	return nil
@@ -109,13 +109,13 @@ func (db *DB) meet(damage error) {
 	_ = db.AtPath()
 }
 
-// lookAfterCommit is AtPath, at most every lookEvery.
-func (db *DB) lookAfterCommit(now time.Time) {
-	db.at.mu.Lock()
-	due := now.Sub(db.at.looked) >= lookEvery
-	db.at.mu.Unlock()
+// lookAtPath is AtPath, at most every lookEvery.
+func (c *committer) lookAtPath(now time.Time) {
+	c.db.at.mu.Lock()
+	due := now.Sub(c.db.at.looked) >= lookEvery
+	c.db.at.mu.Unlock()
 	if due {
-		_ = db.AtPath() // it logs a change
+		_ = c.db.AtPath() // it logs a change
 	}
 }
 

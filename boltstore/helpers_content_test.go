@@ -56,7 +56,7 @@ func expectNoted(t *testing.T, what string, s *Claimed, want ...string) {
 // indexAgain calls the index functions again that have failed, as is done in time.
 func indexAgain(t *testing.T, s *Claimed) {
 	t.Helper()
-	must(t, s.indexing().buildNow(s.indexing().indexSet().fns))
+	must(t, s.builder.now(s.indices.set().fns))
 }
 
 // failing is an index whose function fails on some objects.
@@ -116,12 +116,12 @@ func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 	t.Helper()
 	by := map[uint32]int{}
 	for from, more := []byte(nil), true; more; more = from != nil {
-		raws, next, err := s.indexing().rawPage(from, 1<<30)
+		raws, next, err := s.builder.rawPage(from, 1<<30)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, rw := range raws {
-			_, r, err := s.owner.ParseRecord(rw.Key, rw.Stored)
+			_, r, err := s.coder.owner.ParseRecord(rw.Key, rw.Stored)
 			if err != nil {
 				t.Fatal(err)
 			}

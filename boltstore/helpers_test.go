@@ -252,7 +252,7 @@ func claimTest(t testing.TB, db *DB, c Claim) *Claimed {
 
 func closeTest(t testing.TB, db *DB) {
 	t.Helper()
-	if db.closed {
+	if db.claims.closed {
 		return
 	}
 	r, err := db.Check()
@@ -262,11 +262,11 @@ func closeTest(t testing.TB, db *DB) {
 	if err != nil || !r.Sound() {
 		t.Errorf("after the test the file is not sound: %+v %v", r, err)
 	}
-	for _, s := range db.claimed() {
+	for _, s := range db.claims.all() {
 		sameInMemory(t, s)
 		sameMeta(t, s)
 	}
-	for _, s := range db.claims {
+	for _, s := range db.claims.of {
 		s.release()
 	}
 	if err := db.Close(); err != nil {
@@ -330,9 +330,9 @@ func kept(t testing.TB, db *DB) {
 }
 
 // sameMeta checks that no read has changed the meta that all reads share.
-func sameMeta(t testing.TB, s *Store) {
+func sameMeta(t testing.TB, s *source) {
 	t.Helper()
-	last := s.db.lastParsed(s.id)
+	last := s.db.parsed.last(s.id)
 	if last == nil {
 		return
 	}
@@ -348,6 +348,6 @@ func sameMeta(t testing.TB, s *Store) {
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrNoSource) {
-		t.Errorf("the meta of %s: %v", s.source, err)
+		t.Errorf("the meta of %s: %v", s.name, err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
@@ -15,84 +17,93 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
+// indices are the program's index functions.
+type indices struct {
+	s        *source
+	indexers *indexSet // under s.mu
+	versions map[string]string
+	number   string        // of the claim: random
+	failures atomic.Uint64 // in this life
+}
+
 // indexSet is the indexers of a source at one time. It is immutable.
 type indexSet struct{ fns cache.Indexers }
 
-func (s indexing) indexSet() *indexSet {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.indexers
+func (x *indices) set() *indexSet {
+	x.s.mu.RLock()
+	defer x.s.mu.RUnlock()
+	return x.indexers
 }
 
 // add adds indices to the set.
-func (s indexing) add(add cache.Indexers) error {
-	s.addLock.Lock()
-	defer s.addLock.Unlock()
-	have, want := sets.KeySet(s.indexSet().fns), sets.KeySet(add)
+func (b *builder) add(add cache.Indexers) error {
+	b.adding.Lock()
+	defer b.adding.Unlock()
+	have, want := sets.KeySet(b.s.indices.set().fns), sets.KeySet(add)
 	if both := have.Intersection(want); len(both) > 0 {
 		return fmt.Errorf("indexer conflict: %v", both)
 	}
-	s.change(func(fns cache.Indexers) { maps.Copy(fns, add) })
-	s.mu.Lock()
-	s.retryFailed() // a function that is added may have failed in an earlier life
-	s.mu.Unlock()
-	s.db.commit.awaitWork() // later commits enter their objects in the new indices
+	b.s.indices.change(func(fns cache.Indexers) { maps.Copy(fns, add) })
+	b.s.mu.Lock()
+	b.retryFailed() // a function that is added may have failed in an earlier life
+	b.s.mu.Unlock()
+	b.s.db.commit.awaitWork() // later commits enter their objects in the new indices
 	return nil
 }
 
 // remove takes indices out of the set.
-func (s indexing) remove(names cache.Indexers) {
-	s.addLock.Lock()
-	defer s.addLock.Unlock()
-	s.change(func(fns cache.Indexers) {
+func (b *builder) remove(names cache.Indexers) {
+	b.adding.Lock()
+	defer b.adding.Unlock()
+	b.s.indices.change(func(fns cache.Indexers) {
 		for name := range names {
 			delete(fns, name)
 		}
 	})
 }
 
-func (s indexing) change(fn func(cache.Indexers)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fns := maps.Clone(s.indexers.fns)
+func (x *indices) change(fn func(cache.Indexers)) {
+	x.s.mu.Lock()
+	defer x.s.mu.Unlock()
+	fns := maps.Clone(x.indexers.fns)
 	fn(fns)
-	s.indexers = &indexSet{fns}
+	x.indexers = &indexSet{fns}
 }
 
 // build builds the indices in the file that are not complete there. The caller holds
-// indexLock.
-func (s indexing) build(add cache.Indexers) error {
-	m := s.metaNow()
+// building.
+func (b *builder) build(add cache.Indexers) error {
+	m := b.s.metaNow()
 	build, names := cache.Indexers{}, map[string]bool{}
 	for name, fn := range add {
-		if s.built(m, name) && m.Indices[name].Failed == 0 {
+		if b.s.indices.built(m, name) && m.Indices[name].Failed == 0 {
 			continue
 		}
-		if build[name] = fn; !s.built(m, name) {
+		if build[name] = fn; !b.s.indices.built(m, name) {
 			names[name] = true
 		}
 	}
 	if len(build) > 0 {
-		if s.unreadable(m) {
+		if b.unreadable(m) {
 			return nil // the next relist indexes all objects
 		}
-		s.awaitMemory()
-		s.countReindexed(m, names)
-		if err := s.reindex(build); err != nil {
+		b.s.memory.await()
+		b.count(m, names)
+		if err := b.reindex(build); err != nil {
 			return err
 		}
 	}
-	s.indexMemory()
+	b.s.memory.index()
 	return nil
 }
 
 // unreadable says whether the records are of another Go type, and not to be decoded.
-func (s indexing) unreadable(m *sourceMeta) bool {
-	return m.Contents != contentsNone && m.TypeHash != s.typeHash && !(s.lenient && s.decodes(m))
+func (b *builder) unreadable(m *sourceMeta) bool {
+	return m.Contents != contentsNone && m.TypeHash != b.s.form.typeHash && !(b.s.form.lenient && b.s.form.readable(m))
 }
 
 // objectOf returns a change's object. It decodes the payload if the object was let go.
-func (s indexing) objectOf(c *Change) (any, error) {
+func (x *indices) objectOf(c *Change) (any, error) {
 	if c.obj != nil {
 		return c.obj, nil
 	}
@@ -102,7 +113,7 @@ func (s indexing) objectOf(c *Change) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: %q: %w", c.key, err)
 	}
-	obj, err := s.callDecode(payload)
+	obj, err := x.s.coder.decode(payload)
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: decode %q: %w", c.key, err)
 	}
@@ -114,33 +125,33 @@ func (s indexing) objectOf(c *Change) (any, error) {
 //
 // Entries and records agree before and after each step. So a crash or a concurrent change
 // does no harm: a later run does the rest. The indices become complete at the end.
-func (s indexing) reindex(build cache.Indexers) error {
+func (b *builder) reindex(build cache.Indexers) error {
 	const (
 		step   = 500 // records of a commit, if it has 1 MiB at most
 		atOnce = 50  // objects in memory
 	)
 	var from []byte
-	before, failed := s.metaNow(), map[string]uint64{}
+	before, failed := b.s.metaNow(), map[string]uint64{}
 	for begun := false; ; {
 		select {
-		case <-s.ended:
-			return fmt.Errorf("boltstore: %s was released: %w", s.source, ErrClosed)
+		case <-b.s.life.ended:
+			return fmt.Errorf("boltstore: %s was released: %w", b.s.name, ErrClosed)
 		default:
 		}
-		raws, next, err := s.rawPage(from, step)
+		raws, next, err := b.rawPage(from, step)
 		if err != nil {
 			return err
 		}
 		changed := map[string]reindexed{}
 		for some := range slices.Chunk(raws, atOnce) {
-			values, err := s.newValues(some, build, failed)
+			values, err := b.newValues(some, build, failed)
 			if err != nil {
 				return err
 			}
 			maps.Copy(changed, values)
 		}
 		if len(changed) > 0 {
-			err := s.noteMeta(func(src sourceTx, m *sourceMeta) error {
+			err := b.s.noteMeta(func(src sourceTx, m *sourceMeta) error {
 				if !begun {
 					// A program with the old functions must not trust entries of an
 					// interrupted run.
@@ -151,7 +162,7 @@ func (s indexing) reindex(build cache.Indexers) error {
 						}
 					}
 				}
-				return s.rewrite(src, m, changed)
+				return b.rewrite(src, m, changed)
 			})
 			if err != nil {
 				return err
@@ -162,8 +173,8 @@ func (s indexing) reindex(build cache.Indexers) error {
 			break
 		}
 	}
-	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
-		s.complete(m, build)
+	return b.s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
+		b.s.indices.complete(m, build)
 		for name := range build {
 			im := m.Indices[name]
 			im.Failed -= min(im.Failed, before.Indices[name].Failed)
@@ -175,57 +186,53 @@ func (s indexing) reindex(build cache.Indexers) error {
 }
 
 // complete notes that every record has values by the given functions.
-func (s indexing) complete(m *sourceMeta, fns cache.Indexers) {
+func (x *indices) complete(m *sourceMeta, fns cache.Indexers) {
 	for name, fn := range fns {
 		im := m.Indices[name]
-		im.Version, im.Complete = s.indexVersion(name, fn), true
+		im.Version, im.Complete = x.version(name, fn), true
 		m.Indices[name] = im
 	}
 }
 
 // rawPage copies records out of the file, so that user functions run outside any
 // transaction.
-func (s indexing) rawPage(from []byte, n int) (raws []layout.Raw, next []byte, err error) {
-	err = s.view(func(_ *sourceMeta, src sourceTx) error {
-		g := src.contents()
+func (b *builder) rawPage(from []byte, n int) (raws []layout.Raw, next []byte, err error) {
+	err = b.s.view(func(_ *sourceMeta, src sourceTx) error {
 		raws = nil
-		size := 0
+		g := src.contents()
 		if g.Items == nil {
 			return nil
 		}
 		var err error
-		next, err = layout.Page(g.Items.Cursor(), from, func(_ []byte, r layout.Raw) bool {
-			if len(raws) == n || size >= 4*pageBytes {
-				return false
-			}
-			size += s.reading().unpacked(len(r.Stored))
-			raws = append(raws, layout.Raw{Key: bytes.Clone(r.Key), Stored: bytes.Clone(r.Open())})
-			return true
-		})
+		raws, next, err = b.s.reader.pageOf(g, from, n, 4*pageBytes)
+		for i, r := range raws {
+			raws[i] = layout.Raw{Key: bytes.Clone(r.Key), Stored: bytes.Clone(r.Open())}
+		}
 		return err
 	})
 	return raws, next, err
 }
 
-// countReindexed counts the indices that are built or brought up to date. It logs them
+// count counts the indices that are built or brought up to date. It logs them
 // if there are objects.
-func (s indexing) countReindexed(m *sourceMeta, build map[string]bool) {
+func (b *builder) count(m *sourceMeta, build map[string]bool) {
 	if m.Items.Count == 0 {
 		return
 	}
-	s.mu.Lock()
-	if s.reindexed == nil {
-		s.reindexed = map[string]uint64{}
+	b.s.mu.Lock()
+	if b.counted == nil {
+		b.counted = map[string]uint64{}
 	}
 	for name := range build {
-		s.reindexed[name]++
+		b.counted[name]++
 	}
-	s.mu.Unlock()
+	b.s.mu.Unlock()
 	for name := range build {
-		if im := m.Indices[name]; im.Complete && s.versions[name] == "" {
-			s.db.unversioned.Do(func() {
-				s.db.log().Info("Indices without a version are built again at each start, from the file; IndexVersions keeps them",
-					"source", s.source.String(), "index", name)
+		if im := m.Indices[name]; im.Complete && b.s.indices.versions[name] == "" {
+			b.s.db.warned.unversioned.Do(func() {
+				b.s.db.log().Info(
+					"Indices without a version are built again at each start, from the file; IndexVersions keeps them",
+					"source", b.s.name.String(), "index", name)
 			})
 			continue
 		}
@@ -235,7 +242,7 @@ func (s indexing) countReindexed(m *sourceMeta, build map[string]bool) {
 		} else if ok {
 			why = "it was not complete"
 		}
-		s.db.log().Info("Indexing the objects in the file", "source", s.source.String(), "index", name, "reason", why, "objects", m.Items.Count)
+		b.s.db.log().Info("Indexing the objects in the file", "source", b.s.name.String(), "index", name, "reason", why, "objects", m.Items.Count)
 	}
 }
 
@@ -248,11 +255,11 @@ type reindexed struct {
 
 // newValues returns, by item key, the records whose values have changed. It counts in failed
 // how often a function failed.
-func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, failed map[string]uint64) (
+func (b *builder) newValues(raws []layout.Raw, build cache.Indexers, failed map[string]uint64) (
 	map[string]reindexed, error,
 ) {
-	keys, objs, err := s.reading().decodeAll(raws, false)
-	if s.note(err) != nil && !errors.Is(err, ErrDamaged) {
+	keys, objs, err := b.s.reader.decodeAll(raws, false)
+	if b.s.health.note(err) != nil && !errors.Is(err, ErrDamaged) {
 		return nil, err
 	}
 	changed := map[string]reindexed{}
@@ -260,7 +267,7 @@ func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, failed map[
 		if objs[i] == nil {
 			return // damaged; the source is degraded
 		}
-		_, r, err := s.owner.ParseRecord(raws[i].Key, raws[i].Stored)
+		_, r, err := b.s.coder.owner.ParseRecord(raws[i].Key, raws[i].Stored)
 		if err != nil {
 			return
 		}
@@ -268,7 +275,7 @@ func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, failed map[
 		for name, fn := range build {
 			values, err := call(name, fn, objs[i])
 			if err != nil {
-				s.unindexed(err, keys[i])
+				b.s.indices.unindexed(err, keys[i])
 				failed[name]++
 			}
 			removed, added := index.Diff(r.ValuesOf(name), values)
@@ -295,24 +302,24 @@ func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, failed map[
 
 // rewrite stores the new values of records that are still there. A record that has
 // changed since already has its values.
-func (s indexing) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexed) error {
+func (b *builder) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexed) error {
 	g := src.contents()
 	if g.Items == nil {
 		return nil
 	}
-	a := &applier{s: s.Store, src: src, m: m, in: g, now: s.db.opts.Clock.Now().UnixNano()}
+	a := &applier{s: b.s, src: src, m: m, in: g, now: b.s.db.opts.Clock.Now().UnixNano()}
 	for k, c := range changed {
 		v := g.Items.Get([]byte(k))
 		if v == nil {
 			continue
 		}
-		key, old, err := s.owner.ParseRecord([]byte(k), bytes.Clone(v))
+		key, old, err := b.s.coder.owner.ParseRecord([]byte(k), bytes.Clone(v))
 		if err != nil || old.CRC != c.crc {
 			continue
 		}
 		next := *old
 		next.Values = merge(old.Values, c.values)
-		raw, err := next.Encode(s.owner, key)
+		raw, err := next.Encode(b.s.coder.owner, key)
 		if err != nil {
 			return err
 		}
@@ -346,9 +353,12 @@ func has(all []format.IndexValues, name string) bool {
 	return false
 }
 
-// indexing is the part of a Store that calls index functions and keeps the indices in
-// the file complete. It is one type because building, retrying and adding indices share
-// the set of functions and its lock.
-type indexing struct{ *Store }
-
-func (s *Store) indexing() indexing { return indexing{s} }
+// builder keeps the indices in the file complete.
+type builder struct {
+	s        *source
+	building sync.Mutex        // held while indices are built
+	adding   sync.Mutex        // held while they are added to the set
+	tried    sync.Map          // <-chan struct{} by index: see readBuilt
+	counted  map[string]uint64 // how often the objects were indexed again, by index; under s.mu
+	retrying bool              // a goroutine calls failed index functions again; under s.mu
+}

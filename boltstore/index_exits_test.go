@@ -20,26 +20,26 @@ func TestIndexFunctionThatExits(t *testing.T) {
 	f.list(5)
 	c, err := f.s.Prepare(cache.Added, at(7, "x"))
 	f.must(err)
-	f.s.indexing().change(func(fns cache.Indexers) { fns["exits"] = exits["exits"] })
+	f.s.indices.change(func(fns cache.Indexers) { fns["exits"] = exits["exits"] })
 	f.p.put(&Batch{Changes: []*Change{c}, ResourceVersion: "7"})
 	f.s.wake(true)
 	f.p.wait(t)
 	if n := f.s.State().Unindexed; n == 0 {
 		t.Fatal("no failure is counted")
 	}
-	f.s.indexing().remove(exits)
+	f.s.builder.remove(exits)
 	indexAgain(t, f.s)
 	if got := f.read(); got != "7x" {
 		t.Fatal(got)
 	}
 
-	f.s.indexing().change(func(fns cache.Indexers) { fns["exits"] = exits["exits"] })
-	f.must(f.s.indexing().buildNow(exits))
+	f.s.indices.change(func(fns cache.Indexers) { fns["exits"] = exits["exits"] })
+	f.must(f.s.builder.now(exits))
 	indexAgain(t, f.s)
 	if n := f.s.State().Unindexed; n < 2 {
 		t.Fatal(n, " failures are counted")
 	}
-	f.s.indexing().remove(exits)
+	f.s.builder.remove(exits)
 	f.must(f.s.AddIndexers(cache.Indexers{"late": indexers["words"]}))
 }
 

@@ -19,28 +19,28 @@ const (
 
 // retryFailed starts a goroutine that builds the indices again whose functions have failed,
 // until none fails or the store is released. The caller holds s.mu.
-func (s indexing) retryFailed() {
-	if s.retrying || s.viewed || s.meta == nil || !s.failing(s.meta) || s.ending() {
+func (b *builder) retryFailed() {
+	if b.retrying || b.s.life.viewed || b.s.meta == nil || !b.s.indices.failing(b.s.meta) || b.s.ending() {
 		return
 	}
-	s.retrying = true
-	s.retriers.Go(func() {
-		for wait, done := firstReindex, false; !done && s.pause(wait); wait = min(2*wait, mostReindex) {
-			if err := s.buildNow(s.indexSet().fns); err != nil && !errors.Is(err, ErrClosed) {
-				s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source", s.source.String())
+	b.retrying = true
+	b.s.life.goroutines.Go(func() {
+		for wait, done := firstReindex, false; !done && b.pause(wait); wait = min(2*wait, mostReindex) {
+			if err := b.now(b.s.indices.set().fns); err != nil && !errors.Is(err, ErrClosed) {
+				b.s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source", b.s.name.String())
 				wait = min(wait, triedAgain/4) // so that DB.Err shows it until it is written
 			}
-			s.mu.Lock()
-			done = !s.failing(s.meta)
-			s.retrying = !done
-			s.mu.Unlock()
+			b.s.mu.Lock()
+			done = !b.s.indices.failing(b.s.meta)
+			b.retrying = !done
+			b.s.mu.Unlock()
 		}
 	})
 }
 
 // failing says whether a function of the program's indices has failed. The caller holds s.mu.
-func (s indexing) failing(m *sourceMeta) bool {
-	for name := range s.indexers.fns {
+func (x *indices) failing(m *sourceMeta) bool {
+	for name := range x.indexers.fns {
 		if m.Indices[name].Failed > 0 {
 			return true
 		}
@@ -48,26 +48,26 @@ func (s indexing) failing(m *sourceMeta) bool {
 	return false
 }
 
-// buildLater builds all missing indices, beside other work. It tries until it succeeds or
+// later builds all missing indices, beside other work. It tries until it succeeds or
 // the store is released. tried is closed once it has tried.
-func (s indexing) buildLater() (tried <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (b *builder) later() (tried <-chan struct{}) {
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
 	ch := make(chan struct{})
 	first := sync.OnceFunc(func() { close(ch) })
-	if s.ending() {
+	if b.s.ending() {
 		first()
 		return ch
 	}
-	s.retriers.Go(func() {
+	b.s.life.goroutines.Go(func() {
 		defer first()
 		for wait := firstReindex; ; wait = min(2*wait, triedAgain/2) { // DB.Err shows it until then
-			err := s.buildNow(s.indexSet().fns)
+			err := b.now(b.s.indices.set().fns)
 			first()
-			if err == nil || errors.Is(err, ErrClosed) || !s.pause(wait) {
+			if err == nil || errors.Is(err, ErrClosed) || !b.pause(wait) {
 				return
 			}
-			s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source", s.source.String())
+			b.s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source", b.s.name.String())
 		}
 	})
 	return ch
@@ -75,55 +75,55 @@ func (s indexing) buildLater() (tried <-chan struct{}) {
 
 // buildVersioned builds the indices that have a version. The others are built beside other
 // work: that is to be done at each start, and nothing else waits for it.
-func (s indexing) buildVersioned(add cache.Indexers) error {
-	m, now, later := s.metaNow(), cache.Indexers{}, cache.Indexers{}
+func (b *builder) buildVersioned(add cache.Indexers) error {
+	m, now, later := b.s.metaNow(), cache.Indexers{}, cache.Indexers{}
 	for name, fn := range add {
 		switch {
-		case s.built(m, name): // if its function has failed, retryFailed calls it again
-		case s.unversioned(name, fn):
+		case b.s.indices.built(m, name): // if its function has failed, retryFailed calls it again
+		case b.s.indices.unversioned(name, fn):
 			later[name] = fn
 		default:
 			now[name] = fn
 		}
 	}
-	if err := s.buildNow(now); err != nil || len(later) == 0 {
+	if err := b.now(now); err != nil || len(later) == 0 {
 		return err
 	}
-	tried := s.buildLater()
+	tried := b.later()
 	for name := range later {
-		s.tried.Store(name, tried)
+		b.tried.Store(name, tried)
 	}
 	return nil
 }
 
-func (s indexing) buildNow(add cache.Indexers) error {
-	s.indexLock.Lock()
-	defer s.indexLock.Unlock() // also if an index function ends the goroutine
-	return s.build(add)
+func (b *builder) now(add cache.Indexers) error {
+	b.building.Lock()
+	defer b.building.Unlock() // also if an index function ends the goroutine
+	return b.build(add)
 }
 
-// buildMissing builds the program's indices that are not complete in the file, beside
+// missing builds the program's indices that are not complete in the file, beside
 // other work.
-func (s indexing) buildMissing() {
-	m := s.metaNow()
-	for name := range s.indexSet().fns {
-		if !s.built(m, name) {
-			s.buildLater()
+func (b *builder) missing() {
+	m := b.s.metaNow()
+	for name := range b.s.indices.set().fns {
+		if !b.s.indices.built(m, name) {
+			b.later()
 			return
 		}
 	}
 }
 
 // pause waits. It returns false if the store is released or the file closed meanwhile.
-func (s indexing) pause(d time.Duration) bool {
-	timer := s.db.opts.Clock.NewTimer(d)
+func (b *builder) pause(d time.Duration) bool {
+	timer := b.s.db.opts.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
 		return true
-	case <-s.ended:
+	case <-b.s.life.ended:
 		return false
-	case <-s.db.whileOpen.ctx.Done():
+	case <-b.s.db.whileOpen.ctx.Done():
 		return false
 	}
 }

@@ -230,7 +230,7 @@ func (m *indexLives) check() {
 		for name := range m.versions {
 			waitBuilt(m, m.s, name)
 		}
-		sameInMemory(m, m.s.Store)
+		sameInMemory(m, m.s.source)
 	}
 	r, err := m.db.Check()
 	if err != nil || !r.Sound() {

@@ -64,12 +64,13 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time, a
 // journalFrom is the time before which the journal's blocks are too old. Unless the clock
 // is known to be right, only this life counts: the blocks that it found in the file may
 // be minutes old.
-func (db *DB) journalFrom() time.Time {
-	now := db.opts.Clock.Now()
-	if age := now.Sub(db.since.at) + db.device.slept() - db.since.slept; age < db.opts.JournalAge && !db.device.right() {
+func (c *committer) journalFrom() time.Time {
+	now := c.db.opts.Clock.Now()
+	since, device := &c.db.whileOpen.since, c.db.device
+	if now.Sub(since.at)+device.slept()-since.slept < c.db.opts.JournalAge && !device.right() {
 		return time.Unix(0, 0)
 	}
-	return now.Add(-db.opts.JournalAge)
+	return now.Add(-c.db.opts.JournalAge)
 }
 
 // seekBlock finds the block that holds seq, or the first one after it. b is as stored.
@@ -111,7 +112,7 @@ func (t sourceTx) unpackBlock(first uint64, b []byte) ([]format.Draft, error) {
 // journal writes the drafts, in as many blocks as their size requires, and moves the seq.
 func (a *applier) journal() error {
 	for left := a.drafts; len(left) > 0; {
-		block := plainDrafts(a.s.owner, left)
+		block := plainDrafts(a.s.coder.owner, left)
 		n, err := a.src.appendBlock(a.m.Seq, block)
 		if err != nil {
 			return err

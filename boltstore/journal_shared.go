@@ -15,19 +15,19 @@ type sharedBlock struct {
 	drafts []format.Draft
 }
 
-// sharedDrafts returns a function that unpacks blocks of a source. It unpacks a block once
+// drafts returns a function that unpacks blocks of a source. It unpacks a block once
 // for readers that follow each other closely: each watcher of the API on a file reads the
 // last commit's. The garbage collector takes a block that nobody reads.
-func (db *DB) sharedDrafts(src sourceTx) func(first uint64, b []byte) ([]format.Draft, error) {
-	return func(first uint64, b []byte) ([]format.Draft, error) {
-		if p, ok := db.blocks.Load(src.ID); ok {
-			if last := p.(weak.Pointer[sharedBlock]).Value(); last != nil && last.first == first && bytes.Equal(last.stored, b) {
+func (p *parsed) drafts(src sourceTx) func(first uint64, raw []byte) ([]format.Draft, error) {
+	return func(first uint64, raw []byte) ([]format.Draft, error) {
+		if b, ok := p.blocks.Load(src.ID); ok {
+			if last := b.(weak.Pointer[sharedBlock]).Value(); last != nil && last.first == first && bytes.Equal(last.stored, raw) {
 				return last.drafts, nil
 			}
 		}
-		drafts, err := src.unpackBlock(first, b)
+		drafts, err := src.unpackBlock(first, raw)
 		if err == nil {
-			db.blocks.Store(src.ID, weak.Make(&sharedBlock{first, bytes.Clone(b), drafts}))
+			p.blocks.Store(src.ID, weak.Make(&sharedBlock{first, bytes.Clone(raw), drafts}))
 		}
 		return drafts, err
 	}

@@ -21,7 +21,7 @@ import (
 func TestSharedBlock(t *testing.T) {
 	s, at := changedPods(t)
 	unpacked := func() *sharedBlock {
-		p, ok := s.db.blocks.Load(s.id)
+		p, ok := s.db.parsed.blocks.Load(s.id)
 		if !ok {
 			return nil
 		}
@@ -85,7 +85,7 @@ func TestSharedBlockInAnothersPlace(t *testing.T) {
 		b = bytes.Clone(b)
 		drafts, err := src.unpackBlock(seq, b)
 		held = &sharedBlock{first: seq, stored: b, drafts: drafts}
-		s.db.blocks.Store(s.id, weak.Make(held)) // as the reader has left it, if the collector took it
+		s.db.parsed.blocks.Store(s.id, weak.Make(held)) // as the reader has left it, if the collector took it
 		next := layout.U64(first.Next.Seq + 1)
 		return errors.Join(err, src.Journal().Delete(next), src.Journal().Put(next, b))
 	}, nil))

@@ -81,13 +81,13 @@ func (k *keeper) wasteful() bool {
 	if o.compactRatio < 0 {
 		return false
 	}
-	free, size, err := k.db.usage()
+	free, size, err := k.db.h.usage()
 	return err == nil && size >= o.compactMinSize && float64(free) > o.compactRatio*float64(size)
 }
 
 // usage returns the size of the file's pages in bytes, and how much of it is free.
-func (db *DB) usage() (free, size int64, err error) {
-	err = db.h.view(func(tx *bolt.Tx) error {
+func (h *handle) usage() (free, size int64, err error) {
+	err = h.view(func(tx *bolt.Tx) error {
 		st := tx.DB().Stats()
 		free = int64(st.FreePageN+st.PendingPageN) * int64(tx.DB().Info().PageSize)
 		size = tx.Size()

@@ -313,27 +313,27 @@ type parsedMeta struct {
 	meta   *sourceMeta
 }
 
-// readMeta returns the meta that a transaction sees, which the caller must not change. It is
+// meta returns the meta that a transaction sees, which the caller must not change. It is
 // decrypted and parsed once for each commit that changes it: this would take most of the
 // time of a read of one object. The garbage collector takes it from sources that nobody
 // reads.
-func (db *DB) readMeta(src sourceTx) (*sourceMeta, error) {
+func (p *parsed) meta(src sourceTx) (*sourceMeta, error) {
 	stored := src.Root.Get(layout.KeyMeta)
-	if last := db.lastParsed(src.ID); last != nil && stored != nil && bytes.Equal(last.stored, stored) {
+	if last := p.last(src.ID); last != nil && stored != nil && bytes.Equal(last.stored, stored) {
 		return last.meta, nil
 	}
 	m, err := src.openMeta(stored)
 	if err == nil {
-		db.parsed.Store(src.ID, weak.Make(&parsedMeta{bytes.Clone(stored), m}))
+		p.metas.Store(src.ID, weak.Make(&parsedMeta{bytes.Clone(stored), m}))
 	}
 	return m, err
 }
 
-// lastParsed returns the meta of the source with that ID that was parsed last, nil if there
+// last returns the meta of the source with that ID that was parsed last, nil if there
 // is none.
-func (db *DB) lastParsed(id string) *parsedMeta {
-	if p, ok := db.parsed.Load(id); ok {
-		return p.(weak.Pointer[parsedMeta]).Value()
+func (p *parsed) last(id string) *parsedMeta {
+	if m, ok := p.metas.Load(id); ok {
+		return m.(weak.Pointer[parsedMeta]).Value()
 	}
 	return nil
 }

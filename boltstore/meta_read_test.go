@@ -17,7 +17,7 @@ func TestMetaIsParsedOnce(t *testing.T) {
 			if _, ok, err := s.GetByKey("ns/one"); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
-			return db.lastParsed(s.id)
+			return db.parsed.last(s.id)
 		}
 		first := read() // held here, so that the collector leaves it
 		if first == nil || first == before {

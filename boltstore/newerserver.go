@@ -17,15 +17,15 @@ func (m *sourceMeta) lacksFields() string {
 		server, api)
 }
 
-// warnLacksFields warns, once, that the file lacks fields of the server's objects.
-func (db *DB) warnLacksFields(m *sourceMeta) {
+// lacksFields warns, once, that the file lacks fields of the server's objects.
+func (wr *warnings) lacksFields(m *sourceMeta) {
 	why := m.lacksFields()
 	if why == "" {
 		return
 	}
-	db.newerServer.Do(func() {
-		db.log().Info("Warning: the server is newer than this program; "+
+	wr.newerServer.Do(func() {
+		wr.db.log().Info("Warning: the server is newer than this program; "+
 			"build the program with a newer k8s.io/api to keep all fields",
-			"file", db.path, "reason", why)
+			"file", wr.db.path, "reason", why)
 	})
 }

@@ -164,34 +164,34 @@ func (s *Claimed) UnstoredObjects() uint64 {
 }
 
 // mayNote says whether there may be notes. A damaged source's counts mean nothing.
-func (s *Store) mayNote() bool { return !s.metaNow().Noted.none() || s.Err() != nil }
+func (s *source) mayNote() bool { return !s.metaNow().Noted.none() || s.Err() != nil }
 
 // unstored says whether the object at an item key could not be stored.
 func (x notes) unstored(k []byte) bool { return x.get(k) != nil }
 
-// sweepNotes deletes the noted objects without a record that no page has shown. They are
+// notes deletes the noted objects without a record that no page has shown. They are
 // gone.
-func (r *Relist) sweepNotes(resourceVersion string) error {
-	for !r.noNote {
+func (sw *sweeper) notes(resourceVersion string) error {
+	for !sw.noted {
 		var items []listedItem
 		var next []byte
-		err := r.s.db.h.view(func(tx *bolt.Tx) error {
+		err := sw.r.s.db.h.view(func(tx *bolt.Tx) error {
 			items = nil
-			c, err := r.current(tx)
+			c, err := sw.r.current(tx)
 			if err != nil {
 				return err
 			}
-			all, at, err := c.notes.page(r.noteAt, 1000, r.s.damaged)
+			all, at, err := c.notes.page(sw.noteAt, 1000, sw.r.s.health.meet)
 			next = at
 			for _, n := range all {
 				it := listedItem{k: index.AppendKey(nil, n.Key), key: n.Key}
 				if n.Record != nil {
-					if _, is, err := r.s.owner.ParseRecord(it.k, n.Record); err == nil {
+					if _, is, err := sw.r.s.coder.owner.ParseRecord(it.k, n.Record); err == nil {
 						it.uid = is.UID
 					}
 				}
-				it.c = r.unseen(it, resourceVersion)
-				if c.Items.Get(it.k) == nil && !r.hasSeen(it.k) {
+				it.c = sw.unseen(it, resourceVersion)
+				if c.Items.Get(it.k) == nil && !sw.r.seen.has(it.k) {
 					items = append(items, it)
 				}
 			}
@@ -200,8 +200,8 @@ func (r *Relist) sweepNotes(resourceVersion string) error {
 		if err != nil {
 			return err
 		}
-		r.noteAt, r.noNote = next, next == nil
-		if err := r.take(items, nil); err != nil {
+		sw.noteAt, sw.noted = next, next == nil
+		if err := sw.r.found.take(items, nil); err != nil {
 			return err
 		}
 	}

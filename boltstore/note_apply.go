@@ -12,7 +12,7 @@ import (
 // Unstored makes a change that notes that obj, from an event or a list, could not be
 // stored, and why. The file keeps what it has of the object.
 func (s *Claimed) Unstored(obj any, why error) *Change {
-	c, err := s.identify(cache.Updated, obj)
+	c, err := s.writer.identify(cache.Updated, obj)
 	if err != nil {
 		c = &Change{nameless: true}
 	}
@@ -40,7 +40,7 @@ func (a *applier) noteUnstored(c *Change, was keyState, before *note) error {
 	}
 	if c.hide && was.item != nil {
 		a.m.remark = true // no entry says that readers do not see it any more
-		n.Record = bytes.Clone(plainRaw(a.s.owner, c.key, was.raw))
+		n.Record = bytes.Clone(plainRaw(a.s.coder.owner, c.key, was.raw))
 		if err := a.takeItem(c.key, was); err != nil {
 			return err
 		}
@@ -55,16 +55,10 @@ func (a *applier) settleNote(c *Change, was keyState, before *note) error {
 		return nil
 	}
 	var n *note
-	if a.keepsNote(c, before) {
+	if !a.listed && c.rv != "" && versions.Newer(before.RV, c.rv) { // the change is of an earlier version
 		n = &note{Key: c.key, Time: before.Time, Why: before.Why, RV: before.RV}
 	}
 	return a.putNote(was.k, n)
-}
-
-// keepsNote says whether the note of an unstored object stays after the change. It
-// stays if the change is of an earlier version.
-func (a *applier) keepsNote(c *Change, before *note) bool {
-	return !a.listed && c.rv != "" && versions.Newer(before.RV, c.rv)
 }
 
 // putNote stores the note of a key. If n is nil, it removes the note.
@@ -87,7 +81,7 @@ func (a *applier) noteOf(k []byte) *note {
 	}
 	n := a.in.notes.get(k)
 	if n != nil && n.damage != nil {
-		a.s.damaged(n.damage)
+		a.s.health.meet(n.damage)
 		a.m.Degraded = n.damage.Error()
 	}
 	return n

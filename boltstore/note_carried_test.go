@@ -100,7 +100,7 @@ func TestSalvageOfNotedRecords(t *testing.T) {
 	err := db.h.update(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, s.id)
 		flipNoted(t, src.contents().Items.Bucket, func(k, v []byte) bool {
-			key, _, err := s.owner.ParseRecord(k, v)
+			key, _, err := s.coder.owner.ParseRecord(k, v)
 			return err == nil && (key == "ns/a" || key == "ns/c")
 		})
 		return nil

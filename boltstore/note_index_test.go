@@ -132,7 +132,7 @@ func TestErrOfALaterIndex(t *testing.T) {
 		db.h.setHook(nil)
 		time.Sleep(triedAgain) // on the bubble's clock, which takes no time: the next try
 		synctest.Wait()
-		if !s.indexing().built(s.metaNow(), "odd") {
+		if !s.indices.built(s.metaNow(), "odd") {
 			t.Error("it is not built")
 		}
 		if err, st := db.Err(), db.Stats(); err != nil || st.Failing != 0 {
@@ -208,7 +208,7 @@ func TestEmptiedWhileIndexed(t *testing.T) {
 			must(t, s.Empty())
 		}
 	}
-	must(t, s.indexing().buildNow(s.indexing().indexSet().fns))
+	must(t, s.builder.now(s.indices.set().fns))
 	if st := s.State(); st.Unindexed != 0 {
 		t.Error("lacks ", st.Unindexed)
 	}

@@ -27,7 +27,7 @@ var errRefused = errors.New("zq-refused")
 func notedOf(t *testing.T, s *Store) (all []string) {
 	t.Helper()
 	must(t, s.view(func(_ *sourceMeta, src sourceTx) error {
-		ns, _, err := src.contents().notes.page(nil, 1<<20, s.damaged)
+		ns, _, err := src.contents().notes.page(nil, 1<<20, s.health.meet)
 		for _, n := range ns {
 			if n.Why == "" || n.Time == 0 {
 				t.Errorf("%+v", n)

@@ -123,7 +123,7 @@ func TestWritesWhileAttached(t *testing.T) {
 	eventually(t, "the second write waits", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return len(s.queue) > 0
+		return len(s.writer.queue) > 0
 	})
 	go func() { s.Attach(&testProducer{}); close(attached) }()
 	if err := <-second; !errors.Is(err, ErrFed) {

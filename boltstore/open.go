@@ -52,7 +52,9 @@ func Open(path string, o Options) (*DB, error) {
 		db.log().Info("Warning: this ext4 has the feature fast_commit, and may lose commits when the power fails; "+
 			"turn it off (tune2fs -O ^fast_commit)", "file", path)
 	}
-	db.h.noteInUse = func(tx *bolt.Tx) error { return errors.Join(db.replacing().putHeader(tx, false), db.noteLost(tx)) }
+	db.h.noteInUse = func(tx *bolt.Tx) error {
+		return errors.Join(db.replacing().putHeader(tx, false), db.judged.noteLost(tx))
+	}
 	if db.opts.Durability == DurabilityProcess {
 		// The header must say on disk that the file is in use, before any write that is
 		// not synced.

@@ -69,13 +69,13 @@ func TestCreatedAtOnce(t *testing.T) {
 					}
 					want := map[string]bool{"ns/second": second != nil}
 					switch {
-					case err == nil && second != nil && !second.closed:
+					case err == nil && second != nil && !second.claims.closed:
 						t.Errorf("%s: both have it open", at)
 					case err == nil:
 						write(first, "first")
 						want["ns/first"] = true
 						closeTest(t, first)
-					case !errors.Is(err, ErrLocked) || second == nil || second.closed:
+					case !errors.Is(err, ErrLocked) || second == nil || second.claims.closed:
 						t.Errorf("%s: the first one: %v", at, err)
 					}
 					if second != nil {

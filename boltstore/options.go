@@ -187,6 +187,9 @@ type Options struct {
 const mostNarrow = 1 << 30
 
 func (o Options) withDefaults() Options {
+	if o.step == nil {
+		o.step = func(string) error { return nil }
+	}
 	o.Window = cmp.Or(o.Window, 20*time.Millisecond)
 	o.FlushInterval = max(cmp.Or(o.FlushInterval, 5*time.Second), time.Millisecond)
 	o.bookmarkInterval = cmp.Or(o.bookmarkInterval, 10*time.Minute)

@@ -1,9 +1,6 @@
 package boltstore
 
 import (
-	"runtime"
-	"sync"
-
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 )
@@ -22,32 +19,13 @@ const (
 )
 
 // pack packs a change's payload if the options ask for it.
-func (s *Store) pack(c *Change) {
-	if c.payload == nil || c.size > 0 || s.db.opts.Compression == CompressionNone {
+func (cd *coder) pack(c *Change) {
+	if c.payload == nil || c.size > 0 || !cd.packs {
 		return
 	}
 	if packed := pack.Pack(c.payload); packed != nil {
 		c.size, c.payload, c.whole = len(c.payload), packed, nil
 	}
-}
-
-// packAll packs the changes on all cores.
-func (s *Store) packAll(changes []*Change) {
-	if s.db.opts.Compression == CompressionNone {
-		return
-	}
-	workers := min(runtime.GOMAXPROCS(0), len(changes)/16+1)
-	var wg sync.WaitGroup
-	one := func(w int) {
-		for i := w; i < len(changes); i += workers {
-			s.pack(changes[i])
-		}
-	}
-	for w := 1; w < workers; w++ {
-		wg.Go(func() { one(w) })
-	}
-	one(0)
-	wg.Wait()
 }
 
 // fill gives a record the change's payload.

@@ -15,11 +15,11 @@ func TestDamagedPacked(t *testing.T) {
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
 	relist(t, s, "100", RelistOptions{}, objs, 100)
-	raws, _, err := s.indexing().rawPage(nil, 1)
+	raws, _, err := s.builder.rawPage(nil, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, r, err := s.owner.ParseRecord(raws[0].Key, raws[0].Stored)
+	key, r, err := s.coder.owner.ParseRecord(raws[0].Key, raws[0].Stored)
 	if err != nil || r.Packed != format.Dictionary {
 		t.Fatalf("%+v %v", r, err)
 	}
@@ -27,22 +27,22 @@ func TestDamagedPacked(t *testing.T) {
 		bad := *r
 		bad.Payload = bytes.Clone(r.Payload)
 		bad.Payload[i] ^= 0x55
-		raw, err := bad.Encode(s.owner, key)
+		raw, err := bad.Encode(s.coder.owner, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.reading().decodeRaw(key, raw); err != nil && !errors.Is(err, ErrDamaged) {
+		if _, err := s.reader.decodeRaw(key, raw); err != nil && !errors.Is(err, ErrDamaged) {
 			t.Fatalf("byte %d: %v", i, err)
 		}
 	}
 	for _, version := range []uint32{format.Dictionary + 1, 1 << 31} {
 		bad := *r
 		bad.Packed = version
-		raw, err := bad.Encode(s.owner, key)
+		raw, err := bad.Encode(s.coder.owner, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.reading().decodeRaw(key, raw); !errors.Is(err, ErrDamaged) {
+		if _, err := s.reader.decodeRaw(key, raw); !errors.Is(err, ErrDamaged) {
 			t.Fatalf("version %d: %v", version, err)
 		}
 	}

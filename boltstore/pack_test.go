@@ -193,7 +193,7 @@ func TestHotBudgetCountsPlain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := s.hot.lru.Len(); n > 11 || n < 4 {
+	if n := s.reader.hot.lru.Len(); n > 11 || n < 4 {
 		t.Fatalf("%d pods of 5 KB are hot in 200 KB", n)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // Handler is the registration of a durable handler. Its methods may be called from any
 // goroutine.
 type Handler struct {
-	s       *Store
+	s       *source
 	name    string
 	changed func(HandlerChange)
 
@@ -29,6 +29,15 @@ type Handler struct {
 	reset    uint64             // the Reset that changed was last called for
 	acks     map[string]Receipt // of keys, not written yet; "" is the Reset's
 	released bool
+}
+
+// handlers are the durable handlers of a source.
+type handlers struct {
+	s        *source
+	byName   map[string]*Handler // nil while one is being registered; under s.mu
+	lastAcks sync.Mutex          // see Handler.writeLast
+	told     atomic.Uint64       // up to where plain handlers have been told
+	noPlain  atomic.Bool         // see ExpectPlain; meta follows
 }
 
 // HandlerChange is what a commit has changed for a handler.
@@ -60,25 +69,25 @@ type Receipt struct{ seq, reset uint64 }
 // is ErrClaimed if the name is in use in this process.
 func (s *Claimed) ClaimHandler(name string, changed func(HandlerChange)) (*Handler, error) {
 	fail := func(err error) (*Handler, error) {
-		return nil, fmt.Errorf("boltstore: handler %q of %s: %w", name, s.source, err)
+		return nil, fmt.Errorf("boltstore: handler %q of %s: %w", name, s.name, err)
 	}
 	if name == "" || len(name) > 512 {
 		return fail(errors.New("a name has 1 to 512 bytes"))
 	}
-	h := &Handler{s: s.Store, name: name, changed: changed, acks: map[string]Receipt{}}
+	h := &Handler{s: s.source, name: name, changed: changed, acks: map[string]Receipt{}}
 	s.mu.Lock()
-	if _, taken := s.handlers[name]; taken {
+	if _, taken := s.handlers.byName[name]; taken {
 		s.mu.Unlock()
 		return fail(fmt.Errorf(
 			"%w in this process; to register the name again, wait for its end with cache.ShutDownEventHandler", ErrClaimed))
 	}
-	s.handlers[name] = nil // taken; changed is not called before the file has the name
+	s.handlers.byName[name] = nil // taken; changed is not called before the file has the name
 	s.mu.Unlock()
 	claim := func(t sourceTx, m *sourceMeta) error {
 		hm, known := m.Handlers[name]
 		if known {
 			if err := t.verifyPending(name, hm); err != nil {
-				s.logRestart(name, err)
+				s.handlers.logRestart(name, err)
 				known = false
 			}
 		}
@@ -96,15 +105,15 @@ func (s *Claimed) ClaimHandler(name string, changed func(HandlerChange)) (*Handl
 	err := s.updateMeta(claim)
 	s.mu.Lock()
 	if err == nil {
-		s.handlers[name] = h
+		s.handlers.byName[name] = h
 	} else {
-		delete(s.handlers, name)
+		delete(s.handlers.byName, name)
 	}
 	s.mu.Unlock()
 	if err != nil {
 		return fail(err)
 	}
-	if s.handlersOwe() { // an earlier life has ended before
+	if s.handlers.owe() { // an earlier life has ended before
 		s.wake(true)
 	}
 	return h, nil
@@ -167,8 +176,8 @@ func (h *Handler) Release() error {
 	h.end()
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
-	if h.s.handlers[h.name] == h {
-		delete(h.s.handlers, h.name)
+	if h.s.handlers.byName[h.name] == h {
+		delete(h.s.handlers.byName, h.name)
 	}
 	if errors.Is(err, ErrClosed) || errors.Is(err, ErrNoSource) {
 		return nil // the next life is told the rest again
@@ -179,7 +188,7 @@ func (h *Handler) Release() error {
 func (h *Handler) claimed() bool {
 	h.s.mu.RLock()
 	defer h.s.mu.RUnlock()
-	return h.s.handlers[h.name] == h
+	return h.s.handlers.byName[h.name] == h
 }
 
 // end makes later acknowledgements have no effect.
@@ -192,8 +201,8 @@ func (h *Handler) end() {
 // writeLast writes the acknowledgements, unless the file has them. Handlers that end together
 // take turns: the first one writes those of all.
 func (h *Handler) writeLast() error {
-	h.s.lastAcks.Lock()
-	defer h.s.lastAcks.Unlock()
+	h.s.handlers.lastAcks.Lock()
+	defer h.s.handlers.lastAcks.Unlock()
 	if !h.waiting.Load() && !h.s.claimDue() { // a machine that has slept has noted nothing meanwhile
 		return nil
 	}
@@ -205,13 +214,13 @@ func (h *Handler) writeLast() error {
 // name is being registered.
 func (s *Claimed) RemoveHandler(name string) error {
 	s.mu.Lock()
-	h, taken := s.handlers[name]
+	h, taken := s.handlers.byName[name]
 	if h != nil {
-		delete(s.handlers, name)
+		delete(s.handlers.byName, name)
 	}
 	s.mu.Unlock()
 	if taken && h == nil {
-		return fmt.Errorf("boltstore: handler %q of %s: %w: it is being registered; try again", name, s.source, ErrClaimed)
+		return fmt.Errorf("boltstore: handler %q of %s: %w: it is being registered; try again", name, s.name, ErrClaimed)
 	}
 	if h != nil {
 		h.end()
@@ -221,7 +230,7 @@ func (s *Claimed) RemoveHandler(name string) error {
 		return t.dropPending(name)
 	})
 	if err != nil {
-		return fmt.Errorf("boltstore: handler %q of %s was not removed: %w", name, s.source, err)
+		return fmt.Errorf("boltstore: handler %q of %s was not removed: %w", name, s.name, err)
 	}
 	return nil
 }
@@ -271,10 +280,10 @@ func (h *Handler) doubt(err error) error {
 	return err
 }
 
-func (s *Store) claimedHandlers() (all []*Handler) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, h := range s.handlers {
+func (hs *handlers) all() (all []*Handler) {
+	hs.s.mu.RLock()
+	defer hs.s.mu.RUnlock()
+	for _, h := range hs.byName {
 		if h != nil {
 			all = append(all, h)
 		}
@@ -282,21 +291,21 @@ func (s *Store) claimedHandlers() (all []*Handler) {
 	return all
 }
 
-// stirHandlers tells the handlers, within the transaction's visible function, that the source
+// stir tells the handlers, within the transaction's visible function, that the source
 // was listed or emptied.
-func (s *Store) stirHandlers() {
-	m := s.metaNow()
-	for _, h := range s.claimedHandlers() {
+func (hs *handlers) stir() {
+	m := hs.s.metaNow()
+	for _, h := range hs.all() {
 		h.written(nil, m.Handlers[h.name].Reset, HandlerChange{Readable: true})
 	}
-	if s.handlersOwe() {
-		s.wake(true)
+	if hs.owe() {
+		hs.s.wake(true)
 	}
 }
 
-// acksWait says whether a handler has something to write.
-func (s *Store) acksWait() bool {
-	for _, h := range s.claimedHandlers() {
+// waiting says whether a handler has something to write.
+func (hs *handlers) waiting() bool {
+	for _, h := range hs.all() {
 		if h.waiting.Load() {
 			return true
 		}
@@ -304,13 +313,13 @@ func (s *Store) acksWait() bool {
 	return false
 }
 
-// handlersOwe says whether a commit without changes would bring the handlers further.
-func (s *Store) handlersOwe() bool {
-	m := s.metaNow()
+// owe says whether a commit without changes would bring the handlers further.
+func (hs *handlers) owe() bool {
+	m := hs.s.metaNow()
 	if len(m.Handlers) == 0 {
 		return false
 	}
-	for _, h := range s.claimedHandlers() {
+	for _, h := range hs.all() {
 		hm := m.Handlers[h.name]
 		if h.full() {
 			return true
@@ -326,13 +335,13 @@ func (s *Store) handlersOwe() bool {
 // commits (work.stamp): told mark, acknowledgements, the claim's time, and stampNotes.
 // NoPlain and Stands are not among them: ExpectPlain writes NoPlain, and the change that sets
 // Stands is about to be committed.
-func (s *Store) writeMarks() error {
+func (s *source) writeMarks() error {
 	var visible func()
 	return s.updateMetaThen(func(t sourceTx, m *sourceMeta) (err error) {
 		m.claimedNow(s.db.device)
-		m.Told = max(m.Told, min(s.told.Load(), m.Seq))
+		m.Told = max(m.Told, min(s.handlers.told.Load(), m.Seq))
 		s.stampNotes(m)
-		visible, err = s.writePending(t, m, m.Seq, nil)
+		visible, err = s.handlers.write(t, m, m.Seq, nil)
 		return err
 	}, func() {
 		if visible != nil {

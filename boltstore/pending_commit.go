@@ -14,24 +14,24 @@ const fillKeys = 4000
 
 // pendingWrite is what one transaction does to the sets of a source's handlers.
 type pendingWrite struct {
-	s    *Store
+	s    *source
 	t    sourceTx
 	m    *sourceMeta
 	now  int64
 	sets map[string]*pendingSet // those that the transaction changes
 }
 
-// writePending writes, for each durable handler of the source, acknowledgements and the
+// write writes, for each durable handler of the source, acknowledgements and the
 // changes that the transaction has journaled after the seq before. m is the meta after these
 // changes, which it updates. It returns a function to call once readers see the transaction.
-func (s *Store) writePending(
+func (hs *handlers) write(
 	t sourceTx, m *sourceMeta, before uint64, changes []format.Draft,
 ) (visible func(), err error) {
-	claimed := s.claimedHandlers()
+	claimed := hs.all()
 	if len(m.Handlers)+len(claimed) == 0 {
 		return nil, nil
 	}
-	w := &pendingWrite{s: s, t: t, m: m, now: s.db.opts.Clock.Now().UnixNano(), sets: map[string]*pendingSet{}}
+	w := &pendingWrite{s: hs.s, t: t, m: m, now: hs.s.db.opts.Clock.Now().UnixNano(), sets: map[string]*pendingSet{}}
 	if err := w.registered(claimed); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s *Store) writePending(
 		m.Handlers[name] = set.hm
 	}
 	return func() {
-		for _, h := range s.claimedHandlers() { // also those that were registered meanwhile
+		for _, h := range hs.all() { // also those that were registered meanwhile
 			c := HandlerChange{}
 			if set := w.sets[h.name]; set != nil {
 				c.Keys = set.toldKeys()
@@ -78,8 +78,8 @@ func (s *Store) writePending(
 			}
 			h.written(acks[h], m.Handlers[h.name].Reset, c)
 		}
-		if s.handlersOwe() {
-			s.wake(true)
+		if hs.owe() {
+			hs.s.wake(true)
 		}
 	}, nil
 }
@@ -97,7 +97,7 @@ func (w *pendingWrite) registered(claimed []*Handler) error {
 			}
 		}
 	}
-	return w.s.forgetHandlers(w.t, w.m)
+	return w.s.handlers.forget(w.t, w.m)
 }
 
 // meta is a handler's meta as the transaction leaves it so far.
@@ -126,7 +126,7 @@ func (w *pendingWrite) with(name string, fn func(*pendingSet) error) error {
 
 // restart makes a handler begin with a Reset.
 func (w *pendingWrite) restart(name string, damage error) error {
-	w.s.logRestart(name, damage)
+	w.s.handlers.logRestart(name, damage)
 	hm, err := w.t.restartHandler(name, w.meta(name))
 	if err != nil {
 		return err
@@ -135,9 +135,9 @@ func (w *pendingWrite) restart(name string, damage error) error {
 	return err
 }
 
-func (s *Store) logRestart(name string, damage error) {
-	s.db.log().Error(damage, "What a durable handler must be told is damaged; it is told a Reset, and every object",
-		"source", s.source.String(), "handler", name)
+func (hs *handlers) logRestart(name string, damage error) {
+	hs.s.db.log().Error(damage, "What a durable handler must be told is damaged; it is told a Reset, and every object",
+		"source", hs.s.name.String(), "handler", name)
 }
 
 // take adds changes to the sets. The first one has that seq.
@@ -213,27 +213,27 @@ func (w *pendingWrite) fill(set *pendingSet) error {
 	return nil
 }
 
-// forgetHandlers removes handlers that were not registered for HandlerAge. A program
+// forget removes handlers that were not registered for HandlerAge. A program
 // that has just started gets time to register its own.
-func (s *Store) forgetHandlers(t sourceTx, m *sourceMeta) error {
-	age, now, right := s.db.opts.HandlerAge, s.db.opts.Clock.Now(), s.db.device.right()
+func (hs *handlers) forget(t sourceTx, m *sourceMeta) error {
+	age, now, right := hs.s.db.opts.HandlerAge, hs.s.db.opts.Clock.Now(), hs.s.db.device.right()
 	for name, hm := range m.Handlers {
 		if hm.Seen == 0 || right && !hm.SeenRight { // noted by a clock that may have been wrong
-			hm.Seen, hm.SeenBy = s.db.device.dateAnew(hm.Seen, hm.SeenBy)
+			hm.Seen, hm.SeenBy = hs.s.db.device.dateAnew(hm.Seen, hm.SeenBy)
 			hm.SeenRight = right
 			m.Handlers[name] = hm
 		}
 	}
-	if age <= 0 || !right || now.Sub(s.claimed) < min(age, time.Hour) {
+	if age <= 0 || !right || now.Sub(hs.s.life.began) < min(age, time.Hour) {
 		return nil
 	}
 	for name, hm := range m.Handlers {
-		if s.handlerClaimed(name) || now.Sub(time.Unix(0, hm.Seen))-s.db.opts.handlerLate() < age {
+		if hs.claimed(name) || now.Sub(time.Unix(0, hm.Seen))-hs.s.db.opts.handlerLate() < age {
 			continue
 		}
-		s.db.log().Info("A durable handler has not been registered for long, so its pending keys are removed; "+
+		hs.s.db.log().Info("A durable handler has not been registered for long, so its pending keys are removed; "+
 			"if it returns, it is told a Reset",
-			"source", s.source.String(), "handler", name, "seen", time.Unix(0, hm.Seen))
+			"source", hs.s.name.String(), "handler", name, "seen", time.Unix(0, hm.Seen))
 		delete(m.Handlers, name)
 		if err := t.dropPending(name); err != nil {
 			return err
@@ -242,10 +242,10 @@ func (s *Store) forgetHandlers(t sourceTx, m *sourceMeta) error {
 	return nil
 }
 
-func (s *Store) handlerClaimed(name string) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	_, ok := s.handlers[name]
+func (hs *handlers) claimed(name string) bool {
+	hs.s.mu.RLock()
+	defer hs.s.mu.RUnlock()
+	_, ok := hs.byName[name]
 	return ok
 }
 

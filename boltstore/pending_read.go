@@ -46,7 +46,7 @@ func (h *Handler) Read(key string) (p Pending, ok bool, err error) {
 	h.mu.Unlock()
 	var pk *pendingKey
 	var now *Entry
-	err = h.s.read(func(m *sourceMeta, t sourceTx, g contentsTx) error {
+	err = h.s.reader.read(func(m *sourceMeta, t sourceTx, g contentsTx) error {
 		pk, now = nil, nil
 		hm := m.Handlers[h.name]
 		raw := t.pending(h.name).Get(index.AppendKey(nil, key))
@@ -71,7 +71,7 @@ func (h *Handler) Read(key string) (p Pending, ok bool, err error) {
 		return nil
 	})
 	if err != nil {
-		return Pending{}, false, fmt.Errorf("boltstore: handler %q of %s: %w", h.name, h.s.source, h.s.explained(err))
+		return Pending{}, false, fmt.Errorf("boltstore: handler %q of %s: %w", h.name, h.s.name, h.s.health.explained(err))
 	}
 	if pk == nil {
 		return Pending{}, false, nil
@@ -82,20 +82,20 @@ func (h *Handler) Read(key string) (p Pending, ok bool, err error) {
 	}
 	if now != nil {
 		if p.Object, err = now.Object(); err != nil {
-			return Pending{}, false, fmt.Errorf("boltstore: handler %q of %s: %w: %w", h.name, h.s.source, ErrNotYet, err)
+			return Pending{}, false, fmt.Errorf("boltstore: handler %q of %s: %w: %w", h.name, h.s.name, ErrNotYet, err)
 		}
 	}
 	return p, true, nil
 }
 
 // entryShown is the object that the server showed last, as an entry; nil if there is none.
-func entryShown(s *Store, g contentsTx, key string, seq uint64) (*Entry, error) {
+func entryShown(s *source, g contentsTx, key string, seq uint64) (*Entry, error) {
 	k := index.AppendKey(nil, key)
 	v := g.Items.Get(k)
 	if v == nil {
 		return nil, nil
 	}
-	_, r, err := s.owner.ParseRecord(k, v)
+	_, r, err := s.coder.owner.ParseRecord(k, v)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func entryShown(s *Store, g contentsTx, key string, seq uint64) (*Entry, error) 
 }
 
 // told decodes the deleted object. One that cannot be read is told by its key.
-func (g gone) told(s *Store, key string) Gone {
+func (g gone) told(s *source, key string) Gone {
 	d := format.Draft{Type: cache.Deleted, Time: g.Time, Key: key}
 	if g.Final {
 		d.Next = g.Record
@@ -114,7 +114,7 @@ func (g gone) told(s *Store, key string) Gone {
 	}
 	obj, err := newEntry(s, g.Seq, d).Object()
 	if err != nil {
-		s.db.log().Error(err, "A deleted object cannot be told in full", "source", s.source.String(), "key", key)
+		s.db.log().Error(err, "A deleted object cannot be told in full", "source", s.name.String(), "key", key)
 	}
 	return Gone{obj, g.Seq}
 }
@@ -142,7 +142,7 @@ func (h *Handler) Keys(from []byte, n int) (keys []PendingKey, next []byte, err 
 		return h.doubt(errors.Join(err, bad))
 	})
 	if err != nil {
-		err = fmt.Errorf("boltstore: handler %q of %s: %w", h.name, h.s.source, err)
+		err = fmt.Errorf("boltstore: handler %q of %s: %w", h.name, h.s.name, err)
 	}
 	return keys, next, err
 }
@@ -181,7 +181,7 @@ func (s *Store) Handlers() (all []HandlerState, err error) {
 		return err
 	})
 	if err != nil {
-		err = fmt.Errorf("boltstore: handlers of %s: %w", s.source, err)
+		err = fmt.Errorf("boltstore: handlers of %s: %w", s.name, err)
 	}
 	return all, err
 }

@@ -50,12 +50,12 @@ func (a *applier) others(changes []*Change) (gone []*Change, err error) {
 // too.
 func (a *applier) mend() error {
 	lost, err := a.recount(func(key string, r *format.Record) error {
-		_, err := a.s.reading().decode(key, r, false)
+		_, err := a.s.reader.decode(key, r, false)
 		return err
 	})
 	if lost > 0 {
 		a.s.db.log().Info("Warning: damage has taken some of the program's own objects; the others stay",
-			"source", a.s.source.String(), "lost", lost, "kept", a.m.Items.Count)
+			"source", a.s.name.String(), "lost", lost, "kept", a.m.Items.Count)
 	}
 	return err
 }
@@ -72,7 +72,7 @@ func (a *applier) recount(sound func(key string, r *format.Record) error) (lost 
 	want := map[string]digest{}
 	err = a.in.Items.Each(func(rw layout.Raw) {
 		raw := rw.Open()
-		key, r, err := a.s.owner.ParseRecord(rw.Key, raw)
+		key, r, err := a.s.coder.owner.ParseRecord(rw.Key, raw)
 		if err == nil && sound != nil {
 			err = sound(key, r)
 		}
@@ -102,7 +102,7 @@ func (a *applier) recount(sound func(key string, r *format.Record) error) (lost 
 		err = a.recountIndices(want)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("repair %s: %w", a.s.source, err)
+		return 0, fmt.Errorf("repair %s: %w", a.s.name, err)
 	}
 	return len(bad), nil
 }
@@ -138,7 +138,7 @@ func (a *applier) recountIndices(want map[string]digest) error {
 	}
 	var failed error
 	err := a.in.Items.Each(func(rw layout.Raw) {
-		key, r, err := a.s.owner.ParseRecord(rw.Key, rw.Open())
+		key, r, err := a.s.coder.owner.ParseRecord(rw.Key, rw.Open())
 		for i := 0; err == nil && i < len(r.Values); i++ {
 			if iv := r.Values[i]; anew[iv.Name] {
 				err = a.entriesOf(key, iv.Name, iv.Values, true)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -57,20 +56,13 @@ type RelistOptions struct {
 //
 // While a relist is under way, the source's producer hands over nothing. What a relist that
 // does not end has committed stays, under the old resourceVersion.
-//
-// It is one type because all of it is the state of one relist, which one goroutine drives:
-// pages (relist.go, relist_compare.go), commits (relist_commit.go) and what these write
-// (relist_apply.go).
 type Relist struct {
 	s      *Claimed
 	o      RelistOptions
-	first  bool                  // no list of the source has ended
-	all    bool                  // store every object again: type or transform have changed
-	lost   bool                  // damage has removed records, and it is unknown of which objects
-	hurt   bool                  // the relist began with known damage
-	damage string                // why, if hurt
-	met    atomic.Pointer[error] // damage that was met since
-	known  listing.Server        // the server that had answered when the relist began
+	first  bool // no list of the source has ended
+	all    bool // store every object again: type or transform have changed
+	damage knownDamage
+	known  listing.Server // the server that had answered when the relist began
 	// content: equal versions need not mean equal content, so that is compared.
 	// BeginRelist says when.
 	content bool
@@ -78,36 +70,33 @@ type Relist struct {
 	epoch   uint64    // of the contents when the relist began
 	indices *indexSet // when it began
 
-	seed maphash.Seed
-	seen map[uint64]struct{} // hashes of the item keys that pages have shown
-	// refused has hashes of UIDs, see refuse.
-	refused map[uint64]struct{}
+	seen  seenKeys
+	found differences
+	last  *work // the last batch; nil until Commit has found all differences
 
-	items   []listedItem // differences that are not committed yet
-	bytes   int          // of items
-	spilled bool         // some differences are committed, the others follow as they come
-	began   bool         // something is committed
-	last    *work        // the last batch; nil until Commit has found all differences
+	sweeper  sweeper
+	progress pagesRead
+	unstored unstored
 
-	swept  []byte // place from which Commit still has to look for objects that are gone
-	tailed bool   // swept has reached the end
-	noteAt []byte // place up to which Commit has looked through the notes
-	noNote bool
-	done   bool
-
-	at       *listing.Progress // how far a first list has come
-	taken    *listing.Progress // of the earlier relist that this one goes on with
-	unstored string            // why the last unstored object could not be stored
-	before   uint64            // unstored objects without known keys that earlier lists have counted
-	nameless uint64            // unstored objects whose keys are not known and that no commit has counted
-
-	unversioned bool   // an object has no version
-	newest      string // version of the last page, see NewestPage
+	unversioned bool // an object has no version
 
 	// Objects counts the objects that the list has shown, Changed those that differ, and
 	// Deleted those that are gone. The caller may report them.
 	Objects, Changed, Deleted int
-	missed                    int // the changed ones whose version is no later than the file's
+}
+
+// pagesRead is how far a list has come.
+type pagesRead struct {
+	at     *listing.Progress // of a first list
+	taken  *listing.Progress // of the earlier relist that this one goes on with
+	newest string            // version of the last page, see NewestPage
+}
+
+// unstored is about objects that could not be stored.
+type unstored struct {
+	why      string // of the last one
+	before   uint64 // those without known keys that earlier lists have counted
+	nameless uint64 // those whose keys are not known and that no commit has counted
 }
 
 // listedItem is one key of a relist.
@@ -129,25 +118,27 @@ func (it listedItem) unpacked() int { return it.bytes() + max(it.c.size-len(it.c
 
 // BeginRelist starts a relist. The caller ends it with Commit or Abort.
 func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
-	if err := s.db.soundPages(s.Err() != nil); err != nil {
-		return nil, fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
+	if err := s.db.h.sound(s.Err() != nil); err != nil {
+		return nil, fmt.Errorf("boltstore: relist of %s: %w", s.name, err)
 	}
 	m := s.metaNow()
 	r := &Relist{s: s, o: o, first: m.Contents != contentsWhole, all: s.Outdated() != "", known: m.server(),
-		epoch: m.Epoch, indices: s.indexing().indexSet(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+		epoch: m.Epoch, indices: s.indices.set()}
+	r.seen = seenKeys{seed: maphash.MakeSeed(), keys: map[uint64]struct{}{}}
+	r.found, r.sweeper, r.damage = differences{r: r}, sweeper{r: r}, knownDamage{r: r}
 	if err := s.Err(); err != nil {
-		r.hurt, r.damage = true, err.Error()
+		r.damage.known, r.damage.why = true, err.Error()
 	}
 	anotherForm := o.ServedForm != "" && o.ServedForm != m.ServedForm
-	r.content = o.NewTimeline || o.Content || r.hurt || m.Local || anotherForm
+	r.content = o.NewTimeline || o.Content || r.damage.known || m.Local || anotherForm
 	goesOn := o.TakeUp && m.Progress != nil
-	if r.hurt || goesOn {
-		lacks, err := s.lacksRecords()
+	if r.damage.known || goesOn {
+		lacks, err := r.damage.lacksRecords()
 		if err != nil {
 			return nil, err
 		}
-		if r.lost = lacks && !r.first; lacks && !r.hurt {
-			r.hurt, r.damage = true, "records are missing"
+		if r.damage.lost = lacks && !r.first; lacks && !r.damage.known {
+			r.damage.known, r.damage.why = true, "records are missing"
 		}
 	}
 	if goesOn {
@@ -163,10 +154,20 @@ func (s *Store) ServedForm() string { return s.metaNow().ServedForm }
 // nothing about comparisons already made.
 func (r *Relist) ServedAs(form string) { r.o.ServedForm = form }
 
-func (r *Relist) hash(k []byte) uint64 { return maphash.Bytes(r.seed, k) }
+// seenKeys are the keys that pages have shown.
+type seenKeys struct {
+	seed maphash.Seed
+	keys map[uint64]struct{} // hashes of the item keys
+	// refused has hashes of UIDs, see refuse.
+	refused map[uint64]struct{}
+}
 
-func (r *Relist) hasSeen(k []byte) bool {
-	_, ok := r.seen[r.hash(k)]
+func (sk *seenKeys) hash(k []byte) uint64 { return maphash.Bytes(sk.seed, k) }
+
+func (sk *seenKeys) add(k []byte) { sk.keys[sk.hash(k)] = struct{}{} }
+
+func (sk *seenKeys) has(k []byte) bool {
+	_, ok := sk.keys[sk.hash(k)]
 	return ok
 }
 
@@ -179,21 +180,21 @@ func (r *Relist) page(objs []runtime.Object, at *listing.Progress) error {
 	if err := r.compare(items); err != nil {
 		return err
 	}
-	if err := r.metDamage(); err != nil {
-		return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+	if err := r.damage.err(); err != nil {
+		return fmt.Errorf("boltstore: relist of %s: %w", r.s.name, err)
 	}
 	r.encode(items)
 	had := r.s.metaNow().ResourceVersion
 	for _, it := range items {
-		r.seen[r.hash(it.k)] = struct{}{}
+		r.seen.add(it.k)
 		if it.c != nil && !it.c.quiet && it.c.unstored == "" {
 			r.Changed++
 			if !versions.Newer(it.c.rv, had) {
-				r.missed++
+				r.found.missed++
 			}
 		}
 	}
-	return r.take(items, at)
+	return r.found.take(items, at)
 }
 
 // identify transforms the objects and finds their keys. The items are in the file's
@@ -202,13 +203,13 @@ func (r *Relist) identify(objs []runtime.Object) []listedItem {
 	at := map[string]int{}
 	var items []listedItem
 	for _, obj := range objs {
-		r.s.showsKind(obj)
-		c, err := r.s.identify(cache.Replaced, obj)
+		r.s.coder.showsKind(obj)
+		c, err := r.s.writer.identify(cache.Replaced, obj)
 		if err != nil {
 			if c = r.s.Unstored(obj, err); c.nameless {
-				r.nameless++
+				r.unstored.nameless++
 				r.report(obj, err)
-				r.refuse(obj, err)
+				r.seen.refuse(obj, err)
 				continue
 			}
 			c.obj = obj
@@ -221,7 +222,7 @@ func (r *Relist) identify(objs []runtime.Object) []listedItem {
 				it.c = c // the transform may have changed the key
 			}
 		}
-		r.refuse(obj, it.err)
+		r.seen.refuse(obj, it.err)
 		it.k, it.key = index.AppendKey(nil, it.c.key), it.c.key
 		if i, twice := at[string(it.k)]; twice {
 			items[i] = it
@@ -239,7 +240,7 @@ func (r *Relist) transform(obj runtime.Object) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.s.identify(cache.Replaced, t)
+	return r.s.writer.identify(cache.Replaced, t)
 }
 
 // encode makes the changes ready to be stored, outside any transaction. An object that
@@ -250,7 +251,7 @@ func (r *Relist) encode(items []listedItem) {
 	for i := range items {
 		it := &items[i]
 		if it.c != nil && it.err == nil && it.c.payload == nil {
-			it.err = r.s.encode(it.c)
+			it.err = r.s.writer.encode(it.c)
 		}
 		if it.err != nil {
 			obj, _ := it.c.obj.(runtime.Object)
@@ -261,7 +262,17 @@ func (r *Relist) encode(items []listedItem) {
 			changes = append(changes, it.c)
 		}
 	}
-	r.s.packAll(changes)
+	onCores(len(changes), 16, func(i int) { r.s.coder.pack(changes[i]) })
+}
+
+// differences are those that the pages have shown and that are not committed yet.
+type differences struct {
+	r       *Relist
+	items   []listedItem
+	bytes   int  // of items
+	spilled bool // some are committed, the others follow as they come
+	began   bool // something is committed
+	missed  int  // the changed objects whose version is no later than the file's
 }
 
 // keepDecoded is the size of differences, in bytes, up to which their decoded objects
@@ -270,22 +281,22 @@ const keepDecoded = 512 << 10
 
 // take keeps differences in memory. It commits them if they are too many, and with each
 // page of a first list but the last.
-func (r *Relist) take(items []listedItem, at *listing.Progress) error {
+func (d *differences) take(items []listedItem, at *listing.Progress) error {
 	for _, it := range items {
 		if it.c == nil {
 			continue
 		}
-		if r.spilled || r.bytes > keepDecoded {
+		if d.spilled || d.bytes > keepDecoded {
 			it.c.obj = nil
 		}
-		r.items = append(r.items, it)
-		r.bytes += it.bytes()
+		d.items = append(d.items, it)
+		d.bytes += it.bytes()
 	}
 	switch {
 	case at != nil && at.Continue != "":
-		return r.flush(at)
-	case r.spilled || r.bytes > r.s.db.opts.maxCommitBytes:
-		return r.flush(nil)
+		return d.flush(at)
+	case d.spilled || d.bytes > d.r.s.db.opts.maxCommitBytes:
+		return d.flush(nil)
 	}
 	return nil
 }
@@ -296,13 +307,13 @@ func (r *Relist) Compared() bool { return r.first || r.all || r.content }
 
 // NewestPage states the version of the last page, before the page or Commit. It may be later
 // than the list's, which is the first page's. PageTo states it, too.
-func (r *Relist) NewestPage(rv string) { r.newest = rv }
+func (r *Relist) NewestPage(rv string) { r.progress.newest = rv }
 
 // First reports whether this is the source's first list. A first list is not journaled.
 func (r *Relist) First() bool { return r.first }
 
-func (s *Store) transformVersion() string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.transform
+func (f *form) transformVersion() string {
+	f.s.mu.RLock()
+	defer f.s.mu.RUnlock()
+	return f.transform
 }

@@ -49,32 +49,32 @@ func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 }
 
 // startsOver says whether the list will remove what an interrupted one has left.
-func (r *Relist) startsOver() bool { return r.first && !r.began && r.taken == nil }
+func (r *Relist) startsOver() bool { return r.first && !r.found.began && r.progress.taken == nil }
 
 // begin prepares m for the batch.
 func (l *listBatch) begin(m *sourceMeta) {
 	r, s := l.r, l.r.s
-	if !r.began {
-		if r.taken == nil {
-			r.before = m.Noted.Nameless
+	if !r.found.began {
+		if r.progress.taken == nil {
+			r.unstored.before = m.Noted.Nameless
 		}
 		switch {
 		case m.Contents == contentsNone:
-			m.TypeHash, m.Transform = s.typeHash, s.transformVersion()
+			m.TypeHash, m.Transform = s.form.typeHash, s.form.transformVersion()
 		case r.all:
-			m.mix(s.typeHash)
+			m.mix(s.form.typeHash)
 			m.Formed = m.Seq + 1
 		}
 	}
-	if r.hurt {
-		m.Degraded = cmp.Or(m.Degraded, r.damage)
+	if r.damage.known {
+		m.Degraded = cmp.Or(m.Degraded, r.damage.why)
 	}
 	if r.first {
 		m.Contents = contentsPartial
 	}
 	m.Restored = m.Restored || r.o.NewTimeline && !r.first // until the end of a list of the new timeline
 	if m.Noted.Nameless += l.unstored; l.unstored > 0 {
-		m.Noted.Why = r.unstored
+		m.Noted.Why = r.unstored.why
 	}
 }
 
@@ -85,8 +85,8 @@ func (l *listBatch) stamp(a *applier, was *sourceMeta) error {
 	if l.end != nil {
 		return l.stampEnd(a, was)
 	}
-	if !versions.Newer(m.ResourceVersion, r.newest) && !versions.Newer(m.NewestPage, r.newest) {
-		m.NewestPage = r.newest
+	if !versions.Newer(m.ResourceVersion, r.progress.newest) && !versions.Newer(m.NewestPage, r.progress.newest) {
+		m.NewestPage = r.progress.newest
 	}
 	if r.first {
 		if l.at != nil {
@@ -113,61 +113,61 @@ func (l *listBatch) stampEnd(a *applier, was *sourceMeta) error {
 		}
 		m.Degraded = ""
 	}
-	if r.lost {
+	if r.damage.lost {
 		if err := a.src.restartHandlers(m); err != nil {
 			return err
 		}
 	}
-	if indices := r.s.indexing(); r.all && r.indices == indices.indexSet() {
-		indices.complete(m, r.indices.fns) // every record has values for these
+	if r.all && r.indices == r.s.indices.set() {
+		r.s.indices.complete(m, r.indices.fns) // every record has values for these
 	}
 	rv := l.end.resourceVersion
 	r.listedAt(m, was, rv)
 	m.markList(was, rv, r.first || r.all || l.end.mended || r.o.NewTimeline || m.remark || was.Local, false, a.now)
 	m.Contents, m.Local, m.Progress = contentsWhole, false, nil
 	m.ResourceVersion, m.ServedForm = rv, r.o.ServedForm
-	if m.NewestPage = ""; versions.Newer(r.newest, rv) {
-		m.NewestPage = r.newest
+	if m.NewestPage = ""; versions.Newer(r.progress.newest, rv) {
+		m.NewestPage = r.progress.newest
 	}
 	m.confirm(r.s.db.device, l.end.confirmed)
 	r.s.compared.Store(nil)
 	m.Compared, m.ComparedBy = r.s.db.device.at(r.s.db.opts.Clock.Now())
 	if m.Differed = 0; r.o.Audit && !r.first {
-		m.Differed = uint64(r.missed + r.Deleted)
+		m.Differed = uint64(r.found.missed + r.Deleted)
 	}
 	if r.all && !r.first || m.Reformed > 0 && was.Noted.unstored() > 0 { // notes have objects of another form
 		m.Reformed = m.Seq + 1
 	}
-	m.Noted.Nameless -= min(m.Noted.Nameless, r.before)
+	m.Noted.Nameless -= min(m.Noted.Nameless, r.unstored.before)
 	if m.Noted.unstored() == 0 {
 		m.Noted.Why = ""
 	}
-	m.TypeHash, m.Transform = r.s.typeHash, r.s.transformVersion()
-	r.s.setKind(m)
+	m.TypeHash, m.Transform = r.s.form.typeHash, r.s.form.transformVersion()
+	r.s.coder.setKind(m)
 	if r.o.NewTimeline {
 		m.Timeline++
 	}
 	m.Restored = m.Restored && !r.first && !r.o.NewTimeline
-	r.noteServer(m)
+	l.noteServer(m)
 	return nil
 }
 
 // visible is called once readers see the batch.
 func (l *listBatch) visible(m *sourceMeta) {
 	r := l.r
-	r.began = true
+	r.found.began = true
 	if l.end == nil {
 		return
 	}
-	r.s.db.warnLacksFields(m)
+	r.s.db.warned.lacksFields(m)
 	if l.end.mended {
-		r.s.forgetDamage()
+		r.s.health.forget()
 	}
 	if r.first || r.all {
-		r.s.settleMemory()
+		r.s.memory.settle()
 	}
-	r.s.indexing().buildMissing()
-	r.s.stirHandlers()
+	r.s.builder.missing()
+	r.s.handlers.stir()
 }
 
 // mixedType is the type hash of contents that are stored in part under another Go type or
@@ -190,12 +190,12 @@ func (m *sourceMeta) mix(typeHash string) {
 
 // noteServer notes in m which server has answered the list. SetServer's notes since the
 // list began are newer than the options.
-func (r *Relist) noteServer(m *sourceMeta) {
-	began := listing.Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server}
-	if m.ClusterUID != r.known.ClusterUID {
+func (l *listBatch) noteServer(m *sourceMeta) {
+	began := listing.Server{ClusterUID: l.r.o.ClusterUID, Address: l.r.o.Server}
+	if m.ClusterUID != l.r.known.ClusterUID {
 		began.ClusterUID = ""
 	}
-	if m.Server != r.known.Address {
+	if m.Server != l.r.known.Address {
 		began.Address = ""
 	}
 	m.answeredBy(began)

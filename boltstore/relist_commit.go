@@ -2,8 +2,10 @@ package boltstore
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -19,70 +21,79 @@ const spillBytes = 1 << 20
 
 // flush commits the differences at hand, in as many transactions as their size needs. The
 // last one notes that a first list has come to at, if that is not nil.
-func (r *Relist) flush(at *listing.Progress) error {
-	for len(r.items) > 0 || at != nil {
-		n := r.fit()
-		l := &listBatch{r: r, unstored: r.nameless}
-		if n == len(r.items) {
+func (d *differences) flush(at *listing.Progress) error {
+	for len(d.items) > 0 || at != nil {
+		n := d.fit()
+		l := &listBatch{r: d.r, unstored: d.r.unstored.nameless}
+		if n == len(d.items) {
 			l.at, at = at, nil
 		}
-		if err := r.s.db.commit.commit(r.work(n, l)); err != nil {
-			return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+		if err := d.r.s.db.commit.commit(d.batch(n, l)); err != nil {
+			return fmt.Errorf("boltstore: relist of %s: %w", d.r.s.name, err)
 		}
-		r.items, r.nameless, r.spilled = r.items[n:], 0, true
+		d.items, d.r.unstored.nameless, d.spilled = d.items[n:], 0, true
 	}
-	r.items, r.bytes = nil, 0
+	d.items, d.bytes = nil, 0
 	return nil
 }
 
 // fit is how many of the items a transaction has room for.
-func (r *Relist) fit() (n int) {
-	for room := min(r.s.db.opts.maxCommitBytes, spillBytes); room > 0 && n < len(r.items); n++ {
-		room -= r.items[n].unpacked()
+func (d *differences) fit() (n int) {
+	for room := min(d.r.s.db.opts.maxCommitBytes, spillBytes); room > 0 && n < len(d.items); n++ {
+		room -= d.items[n].unpacked()
 	}
 	return n
 }
 
-// work is a batch of the first n items.
-func (r *Relist) work(n int, l *listBatch) *work {
+// batch is a batch of the first n items.
+func (d *differences) batch(n int, l *listBatch) *work {
 	b := &Batch{list: l}
-	for _, it := range r.items[:n] {
+	for _, it := range d.items[:n] {
 		b.Changes = append(b.Changes, it.c)
 	}
-	return &work{s: r.s.Store, b: b}
+	return &work{s: d.r.s.source, b: b}
+}
+
+// sweeper finds the objects that no page has shown.
+type sweeper struct {
+	r      *Relist
+	at     []byte // place from which Commit still has to look for objects that are gone
+	tailed bool   // at has reached the end
+	noteAt []byte // place up to which Commit has looked through the notes
+	noted  bool   // that is the end
 }
 
 // sweep deletes the objects that no page has shown, as of the list's version. A first list
 // has stored nothing else, or goes on with an interrupted one and leaves them to the watch.
-func (r *Relist) sweep(resourceVersion string) error {
-	if r.first {
+func (sw *sweeper) sweep(resourceVersion string) error {
+	if sw.r.first {
 		return nil
 	}
-	for !r.tailed {
-		items, next, err := r.scan(r.swept)
+	for !sw.tailed {
+		items, next, err := sw.scan(sw.at)
 		if err != nil {
 			return err
 		}
 		for i, it := range items {
-			if items[i].c = r.unseen(it, resourceVersion); items[i].c.typ == cache.Deleted {
-				r.Deleted++
+			if items[i].c = sw.unseen(it, resourceVersion); items[i].c.typ == cache.Deleted {
+				sw.r.Deleted++
 			}
 		}
-		r.swept, r.tailed = next, next == nil
-		if err := r.take(items, nil); err != nil {
+		sw.at, sw.tailed = next, next == nil
+		if err := sw.r.found.take(items, nil); err != nil {
 			return err
 		}
 	}
-	return r.sweepNotes(resourceVersion)
+	return sw.notes(resourceVersion)
 }
 
 // scan looks at up to 1,000 keys from the place from on; nil is the start. It returns those
 // that no page has shown, and the place of the next key, nil at the end.
-func (r *Relist) scan(from []byte) (items []listedItem, next []byte, err error) {
+func (sw *sweeper) scan(from []byte) (items []listedItem, next []byte, err error) {
 	const most = 1000
-	err = r.s.db.h.view(func(tx *bolt.Tx) error {
+	err = sw.r.s.db.h.view(func(tx *bolt.Tx) error {
 		items, next = nil, nil
-		c, err := r.current(tx)
+		c, err := sw.r.current(tx)
 		if err != nil || c.Items == nil {
 			return err
 		}
@@ -92,12 +103,12 @@ func (r *Relist) scan(from []byte) (items []listedItem, next []byte, err error) 
 				return false
 			}
 			n++
-			if r.hasSeen(k) {
+			if sw.r.seen.has(k) {
 				return true
 			}
-			key, is, err := r.s.owner.ParseRecord(k, v.Open())
+			key, is, err := sw.r.s.coder.owner.ParseRecord(k, v.Open())
 			if err != nil { // the relist knows, or ends: recount removes it
-				r.meet(err)
+				sw.r.damage.meet(err)
 				return true
 			}
 			items = append(items, listedItem{k: bytes.Clone(k), key: key, uid: is.UID, size: len(v.Stored)})
@@ -114,60 +125,65 @@ func (r *Relist) scan(from []byte) (items []listedItem, next []byte, err error) 
 // ErrAbandoned, Commit may be called again.
 func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, error) {
 	if err := r.commit(resourceVersion, confirmed); err != nil {
-		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.name, err)
 	}
-	r.done = true
 	r.written()
 	return r.last.entries, nil
 }
 
 func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 	if r.last == nil {
-		if err := r.sweep(resourceVersion); err != nil {
+		if err := r.sweeper.sweep(resourceVersion); err != nil {
 			return err
 		}
-		if err := r.allThere(); err != nil {
+		if err := r.damage.allThere(); err != nil {
 			return err
 		}
 		end := &listEnd{resourceVersion: resourceVersion, confirmed: confirmed}
-		r.last = r.work(len(r.items), &listBatch{r: r, unstored: r.nameless, end: end})
+		r.last = r.found.batch(len(r.found.items), &listBatch{r: r, unstored: r.unstored.nameless, end: end})
 	}
 	return r.s.db.commit.commit(r.last)
 }
 
+// knownDamage is what a relist knows of damage to the source.
+type knownDamage struct {
+	r     *Relist
+	known bool                  // the relist began with it
+	why   string                // if known
+	lost  bool                  // it has removed records, and it is unknown of which objects
+	met   atomic.Pointer[error] // since then
+}
+
 // allThere returns ErrAbandoned if there is damage that the relist does not know of.
-func (r *Relist) allThere() error {
-	if r.first || r.hurt || r.met.Load() != nil {
-		return r.metDamage()
+func (dm *knownDamage) allThere() error {
+	if dm.r.first || dm.known || dm.met.Load() != nil {
+		return dm.err()
 	}
-	err := r.s.view(func(m *sourceMeta, t sourceTx) error {
+	err := dm.r.s.view(func(m *sourceMeta, t sourceTx) error {
 		n, err := t.contents().Items.Count()
 		if err == nil && n != m.Items.Count {
 			err = fmt.Errorf("%w: the file has %d records, not %d", ErrDamaged, n, m.Items.Count)
 		}
 		if errors.Is(err, ErrDamaged) {
-			r.meet(err)
+			dm.meet(err)
 		}
 		return err
 	})
-	if err == nil || r.met.Load() != nil {
-		err = r.metDamage()
-	}
-	return err
+	return cmp.Or(dm.err(), err)
 }
 
 // meet notes damage in a record that was compared. The next relist knows of it: it writes
 // everything again, and finds out what is lost.
-func (r *Relist) meet(err error) {
-	r.s.damaged(err)
-	if !r.hurt {
-		r.met.CompareAndSwap(nil, &err)
+func (dm *knownDamage) meet(err error) {
+	dm.r.s.health.meet(err)
+	if !dm.known {
+		dm.met.CompareAndSwap(nil, &err)
 	}
 }
 
-// metDamage returns ErrAbandoned after meet.
-func (r *Relist) metDamage() error {
-	if err := r.met.Load(); err != nil {
+// err returns ErrAbandoned after meet.
+func (dm *knownDamage) err() error {
+	if err := dm.met.Load(); err != nil {
 		return fmt.Errorf("%w: %w", ErrAbandoned, *err)
 	}
 	return nil
@@ -176,7 +192,7 @@ func (r *Relist) metDamage() error {
 // Journaled is the seq of the last change that the relist has journaled and that readers
 // see, 0 before there is one.
 func (r *Relist) Journaled() uint64 {
-	if !r.began || r.first || r.all && r.s.hidden() {
+	if !r.found.began || r.first || r.all && r.s.form.hidden() {
 		return 0
 	}
 	return r.s.metaNow().Seq
@@ -184,15 +200,15 @@ func (r *Relist) Journaled() uint64 {
 
 // Abort ends the relist. What it has committed stays, and is repeated by the next one, or
 // taken up. After Commit, Abort does nothing.
-func (r *Relist) Abort() { r.done = true }
+func (r *Relist) Abort() {}
 
-// forgetDamage is for records that are all new: from the server, mended or none.
-func (s *Store) forgetDamage() {
-	s.mu.Lock()
-	if s.broken != nil {
-		s.broken, s.brokenCh = nil, make(chan struct{})
+// forget is for records that are all new: from the server, mended or none.
+func (hl *health) forget() {
+	hl.s.mu.Lock()
+	if hl.err != nil {
+		hl.err, hl.ch = nil, make(chan struct{})
 	}
-	s.tellChanged()
-	s.mu.Unlock()
-	s.settleMemory()
+	hl.s.tellChanged()
+	hl.s.mu.Unlock()
+	hl.s.memory.settle()
 }

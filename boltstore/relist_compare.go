@@ -20,7 +20,7 @@ import (
 // the program's own. It is also not enough where equal versions need not mean equal
 // content: in a new timeline, in another served form, or in a damaged source.
 func (r *Relist) ByMetadata() bool {
-	return !r.first && !r.all && !r.content && r.s.metaKeys
+	return !r.first && !r.all && !r.content && r.s.coder.metaKeys
 }
 
 // Compare says how the file's records compare with the listed objects, in their order.
@@ -34,24 +34,24 @@ func (r *Relist) Compare(listed []listing.Object) ([]listing.Match, error) {
 		}
 		unstored := r.s.mayNote()
 		for i, l := range listed {
-			if found[i], err = r.s.match(g, unstored, l); err != nil {
-				r.meet(err)
+			if found[i], err = match(r.s.coder.owner, g, unstored, l); err != nil {
+				r.damage.meet(err)
 			}
 		}
 		return nil
 	})
 	if err == nil {
-		err = r.metDamage()
+		err = r.damage.err()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.name, err)
 	}
 	return found, nil
 }
 
 // match compares the record of a listed object. unstored says whether there may be
 // notes of unstored objects. The error is damage to the record.
-func (s *Store) match(g contentsTx, unstored bool, l listing.Object) (listing.Match, error) {
+func match(o format.Owner, g contentsTx, unstored bool, l listing.Object) (listing.Match, error) {
 	if l.Name == "" || l.UID == "" || l.ResourceVersion == "" {
 		return listing.MatchAbsent, nil
 	}
@@ -60,7 +60,7 @@ func (s *Store) match(g contentsTx, unstored bool, l listing.Object) (listing.Ma
 	if !there {
 		return listing.MatchAbsent, nil
 	}
-	_, old, err := s.owner.ParseRecord(k, v.Open())
+	_, old, err := o.ParseRecord(k, v.Open())
 	switch {
 	case err != nil:
 		return listing.MatchAbsent, err
@@ -75,13 +75,13 @@ func (s *Store) match(g contentsTx, unstored bool, l listing.Object) (listing.Ma
 // sameButKind says whether a listed typed object equals that of a record, except that one
 // of the two lacks apiVersion and kind. client-go's clients show these for custom
 // resources in a list but not in a watch. They are the source's in any case.
-func (s *Store) sameButKind(c *Change, old *format.Record) (same bool) {
+func (cd *coder) sameButKind(c *Change, old *format.Record) (same bool) {
 	listed, ok := c.obj.(runtime.Object)
-	if !ok || s.source.Form != FormTyped || c.rv != old.ResourceVersion || c.uid != old.UID || old.Codec != s.codec.ID() {
+	if !ok || cd.form != FormTyped || c.rv != old.ResourceVersion || c.uid != old.UID || old.Codec != cd.codec.ID() {
 		return false
 	}
 	err := faults.Contain(func() error {
-		obj, err := s.callDecode(old.Payload)
+		obj, err := cd.decode(old.Payload)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (s *Store) sameButKind(c *Change, old *format.Record) (same bool) {
 			return nil
 		}
 		obj.GetObjectKind().SetGroupVersionKind(kind)
-		whole, err := s.callCodec(obj)
+		whole, err := cd.encode(obj)
 		same = err == nil && bytes.Equal(whole[format.HeadRoom:], c.payload)
 		return err
 	})
@@ -103,7 +103,7 @@ func (s *Store) sameButKind(c *Change, old *format.Record) (same bool) {
 func (r *Relist) Keep(listed []listing.Object) error {
 	r.Objects += len(listed)
 	for _, l := range listed {
-		r.seen[r.hash(index.AppendKey(nil, l.Key()))] = struct{}{}
+		r.seen.add(index.AppendKey(nil, l.Key()))
 	}
 	return nil
 }
@@ -120,11 +120,11 @@ func (r *Relist) current(tx *bolt.Tx) (contentsTx, error) {
 // lacksRecords says whether the records are not those that meta counts. A damaged record
 // counts as lost: its key may be another object's, and then lists would not show that its
 // own object is gone.
-func (s *Store) lacksRecords() (lacks bool, err error) {
-	err = s.view(func(m *sourceMeta, t sourceTx) error {
+func (dm *knownDamage) lacksRecords() (lacks bool, err error) {
+	err = dm.r.s.view(func(m *sourceMeta, t sourceTx) error {
 		var is digest
 		err := t.contents().Items.Each(func(rw layout.Raw) {
-			if key, r, err := s.owner.ParseRecord(rw.Key, rw.Open()); err == nil {
+			if key, r, err := dm.r.s.coder.owner.ParseRecord(rw.Key, rw.Open()); err == nil {
 				is.add(format.HashRecord(key, r))
 			}
 		})
@@ -132,7 +132,7 @@ func (s *Store) lacksRecords() (lacks bool, err error) {
 		return err
 	})
 	if err != nil {
-		err = fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
+		err = fmt.Errorf("boltstore: relist of %s: %w", dm.r.s.name, err)
 	}
 	return lacks, err
 }
@@ -149,13 +149,13 @@ func (r *Relist) compare(items []listedItem) error {
 		if it.err != nil {
 			continue
 		}
-		if err := r.s.encode(it.c); err != nil {
+		if err := r.s.writer.encode(it.c); err != nil {
 			continue // r.encode meets the error again and reports it
 		}
 		if m.old.Payload, err = plain(m.old, nil); err != nil {
 			continue
 		}
-		if sameContent(it.c, m.old, r.s.codec.ID()) || !r.all && r.s.sameButKind(it.c, m.old) {
+		if sameContent(it.c, m.old, r.s.coder.codec.ID()) || !r.all && r.s.coder.sameButKind(it.c, m.old) {
 			// It is uncertain what handlers know of an unstored object.
 			if it.c.quiet = !it.noted; !it.noted && len(it.c.failed) == 0 && sameValues(it.c.values, m.old) {
 				it.c, it.err = nil, nil
@@ -182,16 +182,16 @@ func (r *Relist) compareVersions(items []listedItem) (maybe []candidate, err err
 		unstored := r.s.mayNote()
 		for i := range items {
 			it := &items[i]
-			it.again = r.hasSeen(it.k)
+			it.again = r.seen.has(it.k)
 			v, there := g.Items.Find(it.k)
 			it.size = len(v.Stored)
 			if !there || it.again {
 				continue
 			}
-			_, old, err := r.s.owner.ParseRecord(it.k, v.Open())
+			_, old, err := r.s.coder.owner.ParseRecord(it.k, v.Open())
 			switch {
 			case err != nil:
-				r.meet(err)
+				r.damage.meet(err)
 			case unstored && g.notes.unstored(it.k):
 				it.noted = true
 				fallthrough

@@ -108,7 +108,7 @@ func cutAfter(db *DB, k int, fn func() error) bool {
 	err := fn()
 	db.h.setHook(func(*bolt.Tx) error { return errCut })
 	_ = db.commit.stop() // whatever it has left fails
-	db.closed = true
+	db.claims.closed = true
 	_ = db.h.swap(nil).Close()
 	return err == nil
 }
@@ -175,8 +175,8 @@ func TestLandedCommit(t *testing.T) {
 	db.h.writeMu.Unlock()
 	p.add(t, s, configMap("a", "two", 2, map[string]string{"words": "w"}), configMap("a", "one", 3, nil))
 	p.wait(t)
-	if len(p.entries) != 3 || p.entries[1].Key != "a/two" || p.entries[2].Type != cache.Updated || s.stale.Load() != 0 {
-		t.Fatalf("told %v, %d stale", p.entries, s.stale.Load())
+	if len(p.entries) != 3 || p.entries[1].Key != "a/two" || p.entries[2].Type != cache.Updated || s.writer.stale.Load() != 0 {
+		t.Fatalf("told %v, %d stale", p.entries, s.writer.stale.Load())
 	}
 	if st := s.State(); st.Objects != 2 || st.Seq != 3 || st.ResourceVersion != "3" {
 		t.Fatalf("%+v", st)

@@ -28,31 +28,30 @@ func (f *relistFailure) at(now time.Time) (lasts time.Duration, err error) {
 // noteMeta is updateMeta for changes that must come before a relist, a confirmation or a
 // handler's first call, and for index values. DB.Err and Stats show its result: the
 // caller will try again.
-func (s *Store) noteMeta(fn func(sourceTx, *sourceMeta) error) error {
-	return s.wrote(s.updateMeta(fn))
+func (s *source) noteMeta(fn func(sourceTx, *sourceMeta) error) error {
+	return s.db.commit.wrote(s, s.updateMeta(fn))
 }
 
 // wrote notes, for DB.Err and Stats, the result of a write that must come before a relist.
-func (s *Store) wrote(err error) error {
-	noted := s.noteWrite(err)
+func (c *committer) wrote(s *source, err error) error {
+	noted := c.noteWrite(s, err)
 	if _, disk := errors.AsType[listing.NotWritten](noted); disk {
-		s.db.h.counters.failedTry()
+		c.db.h.counters.failedTry()
 	}
 	return noted
 }
 
 // noteWrite notes, for DB.Err, the result of a write that belongs to a relist or must come
 // before one. An error is returned as listing.NotWritten.
-func (s *Store) noteWrite(err error) error {
+func (c *committer) noteWrite(s *source, err error) error {
 	for _, other := range []error{ErrClosed, ErrAbandoned, ErrDamaged, ErrNoSource} {
 		if errors.Is(err, other) {
 			return err // not the disk
 		}
 	}
-	c := s.db.commit
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, f := s.db.opts.Clock.Now(), c.relists[s]
+	now, f := c.db.opts.Clock.Now(), c.relists[s]
 	switch {
 	case err == nil && f != nil:
 		f.err = nil
@@ -72,7 +71,7 @@ func (r *Relist) written() {
 	c := r.s.db.commit
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.relists, r.s.Store)
+	delete(c.relists, r.s.source)
 }
 
 // relistsFail says why a source's relists cannot be written, and for how long. Of several

@@ -25,7 +25,7 @@ func TestErrOfARelist(t *testing.T) {
 				db := openTest(t, testPath(t), Options{Clock: clk})
 				s := claimTest(t, db, Claim{})
 				relist(t, s, "1", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil)}, 10)
-				src := s.source
+				src := s.name
 				src.Namespace = "other"
 				other := claimTest(t, db, Claim{Source: src})
 				if large {

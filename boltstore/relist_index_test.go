@@ -15,7 +15,7 @@ import (
 func TestIndexBuiltWhileListed(t *testing.T) {
 	f := newResidentTest(t, Options{maxCommitBytes: 1}, 20)
 	loadedInMemory(t, f.s)
-	f.s.indexing().change(func(fns cache.Indexers) { fns["late"] = lateIndex }) // as AddIndexers begins
+	f.s.indices.change(func(fns cache.Indexers) { fns["late"] = lateIndex }) // as AddIndexers begins
 	f.set(3, "y")
 	r, err := f.s.BeginRelist(RelistOptions{})
 	if err != nil {
@@ -25,15 +25,15 @@ func TestIndexBuiltWhileListed(t *testing.T) {
 		if err := r.Page(page); err != nil {
 			t.Fatal(err)
 		}
-		if r.spilled && !f.s.indexing().built(f.s.metaNow(), "late") {
-			f.s.indexing().buildLater() // as it goes on
+		if r.found.spilled && !f.s.indices.built(f.s.metaNow(), "late") {
+			f.s.builder.later() // as it goes on
 			waitBuilt(t, f.s, "late")
 		}
 	}
 	if _, err := r.Commit(fmt.Sprint(f.rv), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if !f.s.indexing().built(f.s.metaNow(), "late") {
+	if !f.s.indices.built(f.s.metaNow(), "late") {
 		t.Error("the index is not complete in the file")
 	}
 	if !loadedInMemory(t, f.s).has("late") {

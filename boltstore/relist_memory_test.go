@@ -37,7 +37,7 @@ func TestRelistLetsObjectsGo(t *testing.T) {
 				}
 			}
 			kept := 0
-			for _, it := range r.items {
+			for _, it := range r.found.items {
 				if it.c.obj != nil {
 					kept += it.c.Size()
 				}

@@ -24,7 +24,7 @@ func beginLarge(t *testing.T, s *Claimed) *Relist {
 	t.Helper()
 	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	must(t, err)
-	r.spilled = true
+	r.found.spilled = true
 	return r
 }
 
@@ -45,7 +45,7 @@ func TestIndicesAfterEmpty(t *testing.T) {
 	complete := func(what string) {
 		t.Helper()
 		for name := range s.GetIndexers() {
-			if !s.indexing().built(s.metaNow(), name) {
+			if !s.indices.built(s.metaNow(), name) {
 				t.Errorf("%s: index %s is not complete: %+v", what, name, s.metaNow().Indices)
 			}
 		}
@@ -152,7 +152,7 @@ func TestServerSetWhileListed(t *testing.T) {
 			}
 			r, err := s.BeginRelist(tc.o)
 			must(t, err)
-			r.spilled = large
+			r.found.spilled = large
 			must(t, s.SetServer(tc.during))
 			_, err = r.Commit("9", time.Now())
 			must(t, err)

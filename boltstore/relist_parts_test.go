@@ -174,7 +174,7 @@ func TestLostAndGone(t *testing.T) {
 		src, _ := s.db.h.source(tx, s.id)
 		return src.contents().Items.Delete(index.AppendKey(nil, "ns/cm1"))
 	}, nil))
-	s.damaged(ErrDamaged)
+	s.health.meet(ErrDamaged)
 	delete(srv, "ns/cm1")
 	srv.set(configMap("ns", "cm2", 150, nil))
 	relist(t, s, "200", RelistOptions{}, srv.list(), 20)

@@ -18,30 +18,32 @@ import (
 // ends in Abort, or with the process, the next relist with TakeUp goes on behind the last
 // PageTo. A list of one small page is written as a whole, by Commit.
 func (r *Relist) PageTo(objs []runtime.Object, at listing.Progress) error {
-	r.newest = at.Newest
+	r.progress.newest = at.Newest
 	if !r.first {
 		return r.Page(objs)
 	}
-	r.at = &at
+	r.progress.at = &at
 	return r.page(objs, &at)
 }
 
 // TakenUp says how far an earlier relist had come, if this one goes on with it. The
 // pages up to there need not be read again.
 func (r *Relist) TakenUp() (listing.Progress, bool) {
-	if r.taken == nil {
+	if r.progress.taken == nil {
 		return listing.Progress{}, false
 	}
-	return *r.taken, true
+	return *r.progress.taken, true
 }
 
 // Consistent says whether all pages of a first list, over all attempts, had one version,
 // according to the calls of PageTo.
-func (r *Relist) Consistent() bool { return r.at != nil && r.at.Newest == r.at.ResourceVersion }
+func (r *Relist) Consistent() bool {
+	return r.progress.at != nil && r.progress.at.Newest == r.progress.at.ResourceVersion
+}
 
 // report reports an object that cannot be stored.
 func (r *Relist) report(obj runtime.Object, err error) {
-	r.unstored = short(err)
+	r.unstored.why = short(err)
 	r.o.OnError(obj, err)
 }
 
@@ -49,7 +51,7 @@ func (r *Relist) report(obj runtime.Object, err error) {
 func (r *Relist) takeUp(m *sourceMeta) {
 	if useless := r.useless(m); useless != "" {
 		r.s.db.log().Info("An interrupted list cannot go on; it begins again",
-			"source", r.s.source.String(), "reason", useless)
+			"source", r.s.name.String(), "reason", useless)
 		return
 	}
 	// Began becomes a time of this life, or the zero Unix time if that is not known.
@@ -60,7 +62,7 @@ func (r *Relist) takeUp(m *sourceMeta) {
 	if versions.Newer(m.NewestPage, at.Newest) { // of a page that was cut in the middle
 		at.Newest = m.NewestPage
 	}
-	r.taken, r.at = &at, &at
+	r.progress.taken, r.progress.at = &at, &at
 	r.o.ClusterUID = cmp.Or(r.o.ClusterUID, m.Progress.ClusterUID)
 	r.Objects, r.Changed = int(m.Items.Count), int(m.Items.Count)
 	if m.Noted.unstored() > 0 {
@@ -76,8 +78,8 @@ func (r *Relist) useless(m *sourceMeta) string {
 	switch known := p.ClusterUID != "" && uid != ""; {
 	case r.all:
 		return r.s.Outdated()
-	case r.hurt:
-		return "it is damaged: " + r.damage
+	case r.damage.known:
+		return "it is damaged: " + r.damage.why
 	case known && p.ClusterUID != uid:
 		return "it was of another cluster"
 	case !known && p.Server != r.o.Server:
@@ -93,11 +95,11 @@ func (s *Claimed) DropPartial() error {
 	}
 	err := s.noteMeta(func(src sourceTx, m *sourceMeta) error {
 		m.dropPartial()
-		s.indexing().complete(m, s.indexing().indexSet().fns) // of no objects
+		s.indices.complete(m, s.indices.set().fns) // of no objects
 		return src.DropContents()
 	})
 	if err != nil {
-		return fmt.Errorf("boltstore: drop the interrupted list of %s: %w", s.source, err)
+		return fmt.Errorf("boltstore: drop the interrupted list of %s: %w", s.name, err)
 	}
 	return nil
 }

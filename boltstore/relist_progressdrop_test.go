@@ -34,7 +34,7 @@ func TestProgressOfNoUse(t *testing.T) {
 		taken  bool
 	}{
 		"nothing":         {func(*testing.T, *Claimed, *firstList) {}, true},
-		"other type":      {func(_ *testing.T, s *Claimed, _ *firstList) { s.typeHash = "other" }, false},
+		"other type":      {func(_ *testing.T, s *Claimed, _ *firstList) { s.form.typeHash = "other" }, false},
 		"other transform": {func(_ *testing.T, s *Claimed, _ *firstList) { s.SetTransformVersion("2") }, false},
 		"other cluster":   {func(_ *testing.T, _ *Claimed, l *firstList) { l.o.ClusterUID = "c2" }, false},
 		"other address":   {func(_ *testing.T, _ *Claimed, l *firstList) { l.o.Server = "s2" }, true},

@@ -11,29 +11,29 @@ import (
 // refuse notes that a listed object could not be transformed, or has no key. A transform or
 // a key function that succeeded before may have given it another key, which no page shows.
 // If err is nil, the object can be stored, perhaps after an earlier page showed it.
-func (r *Relist) refuse(obj any, err error) {
+func (sk *seenKeys) refuse(obj any, err error) {
 	m := objmeta.Of(obj)
-	if m == nil || m.GetUID() == "" || err == nil && r.refused == nil {
+	if m == nil || m.GetUID() == "" || err == nil && sk.refused == nil {
 		return
 	}
-	uid := r.hash([]byte(m.GetUID()))
+	uid := sk.hash([]byte(m.GetUID()))
 	if err == nil {
-		delete(r.refused, uid)
+		delete(sk.refused, uid)
 		return
 	}
-	if r.refused == nil {
-		r.refused = map[uint64]struct{}{}
+	if sk.refused == nil {
+		sk.refused = map[uint64]struct{}{}
 	}
-	r.refused[uid] = struct{}{}
+	sk.refused[uid] = struct{}{}
 }
 
 // unseen is the change for a key that no page has shown: its object is gone, or was refused
 // under another key.
-func (r *Relist) unseen(it listedItem, resourceVersion string) *Change {
+func (sw *sweeper) unseen(it listedItem, resourceVersion string) *Change {
 	c := &Change{typ: cache.Deleted, key: it.key, rv: resourceVersion}
-	if _, refused := r.refused[r.hash([]byte(it.uid))]; refused && it.uid != "" {
-		c = c.unstoredFor(errors.New(r.unstored))
-		c.hide = r.all
+	if _, refused := sw.r.seen.refused[sw.r.seen.hash([]byte(it.uid))]; refused && it.uid != "" {
+		c = c.unstoredFor(errors.New(sw.r.unstored.why))
+		c.hide = sw.r.all
 	}
 	return c
 }

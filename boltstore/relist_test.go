@@ -150,8 +150,8 @@ func TestOlderChangesAreDropped(t *testing.T) {
 	feed(cache.Updated, configMap("a", "b", 10, map[string]string{"k": "10"}))
 	feed(cache.Deleted, configMap("a", "b", 8, nil))
 	obj, ok, err := s.GetByKey("a/b")
-	if err != nil || !ok || obj.(*corev1.ConfigMap).Data["k"] != "10" || s.stale.Load() != 3 {
-		t.Fatalf("%v %v %v, %d dropped", obj, ok, err, s.stale.Load())
+	if err != nil || !ok || obj.(*corev1.ConfigMap).Data["k"] != "10" || s.writer.stale.Load() != 3 {
+		t.Fatalf("%v %v %v, %d dropped", obj, ok, err, s.writer.stale.Load())
 	}
 	opaque := configMap("a", "b", 0, map[string]string{"k": "opaque"})
 	opaque.ResourceVersion = "v:abc"
@@ -336,7 +336,7 @@ func TestIndexAddedToALargeList(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			if r.spilled {
+			if r.found.spilled {
 				t.Fatal("large already")
 			}
 			if err := s.AddIndexers(cache.Indexers{"words": indexers["words"]}); err != nil {
@@ -344,7 +344,7 @@ func TestIndexAddedToALargeList(t *testing.T) {
 			}
 		}
 	}
-	if !r.spilled {
+	if !r.found.spilled {
 		t.Fatal("not large")
 	}
 	if _, err := r.Commit("20", time.Now()); err != nil {

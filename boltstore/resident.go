@@ -20,7 +20,7 @@ import (
 // These here answer with the values of the records: they neither fail nor call the
 // program. They find an object's values by its pointer, which is at one key only.
 type resident struct {
-	s     *Store
+	s     *source
 	of    edition
 	store cache.ThreadSafeStoreWithTransaction
 	// names are the indices that the file has whole, so that readers find them here. The
@@ -45,7 +45,7 @@ type edition struct {
 	epoch    uint64
 }
 
-func (s *Store) edition(m *sourceMeta) edition { return edition{m.Contents, m.Epoch} }
+func editionOf(m *sourceMeta) edition { return edition{m.Contents, m.Epoch} }
 
 // slot is one record in memory, without its object.
 type slot struct {
@@ -54,8 +54,8 @@ type slot struct {
 	values []format.IndexValues
 }
 
-func (s *Store) slotOf(key string, r *format.Record) slot {
-	return slot{hash: format.HashRecord(key, r), size: s.slotSize(key, r), values: r.Values}
+func (mem *memory) slotOf(key string, r *format.Record) slot {
+	return slot{hash: format.HashRecord(key, r), size: mem.slotSize(key, r), values: r.Values}
 }
 
 func (sl slot) valuesOf(name string) []string {
@@ -75,8 +75,8 @@ type itemChange struct {
 	reindexed bool           // nothing but index values has changed
 }
 
-func newResident(s *Store, m *sourceMeta) *resident {
-	r := &resident{s: s, of: s.edition(m), filled: make(chan struct{}), slots: map[any]slot{}}
+func newResident(s *source, m *sourceMeta) *resident {
+	r := &resident{s: s, of: editionOf(m), filled: make(chan struct{}), slots: map[any]slot{}}
 	r.names.Store(&map[string]bool{})
 	r.store, _ = cache.NewThreadSafeStore(cache.Indexers{}, cache.Indices{}).(cache.ThreadSafeStoreWithTransaction)
 	return r
@@ -101,8 +101,8 @@ func (r *resident) has(name string) bool { return (*r.names.Load())[name] }
 // those of before: they are right again once the file has them whole again.
 func (r *resident) index(m *sourceMeta) {
 	names, add, has := map[string]bool{}, cache.Indexers{}, r.store.GetIndexers()
-	for name := range r.s.indexing().indexSet().fns {
-		if !r.s.indexing().built(m, name) {
+	for name := range r.s.indices.set().fns {
+		if !r.s.indices.built(m, name) {
 			continue
 		}
 		names[name] = true
@@ -176,7 +176,7 @@ func (r *resident) apply(changes []itemChange) error {
 			}
 			continue
 		}
-		sl := r.s.slotOf(key, c.next)
+		sl := r.s.memory.slotOf(key, c.next)
 		obj, err := r.object(c, sl)
 		if err != nil {
 			return err
@@ -207,12 +207,12 @@ func (r *resident) object(c itemChange, sl slot) (any, error) {
 	if old, was, had := r.at(c.key); had && c.reindexed && r.sameValues(was, sl) {
 		return old, nil
 	}
-	if reflect.TypeOf(c.obj) == r.s.goType {
+	if reflect.TypeOf(c.obj) == r.s.coder.goType {
 		if _, used := r.slots[c.obj]; !used {
 			return c.obj, nil
 		}
 	}
-	return r.s.reading().decodeNew(c.key, c.next)
+	return r.s.reader.decodeNew(c.key, c.next)
 }
 
 func (r *resident) sameValues(a, b slot) bool {

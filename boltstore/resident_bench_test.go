@@ -123,9 +123,9 @@ func benchReads(b *testing.B, form Form) {
 				if s, ok := i.(*Claimed); ok {
 					b.StopTimer()
 					waitBuilt(b, s, name) // it is built beside other work
-					s.indexLock.Lock()
+					s.builder.building.Lock()
 					runtime.GC() // of the build
-					s.indexLock.Unlock()
+					s.builder.building.Unlock()
 					b.StartTimer()
 				}
 			}

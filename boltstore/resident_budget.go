@@ -40,12 +40,12 @@ func (o *objectMemory) add(n int64) bool {
 }
 
 // room is how many bytes r may take while it is being filled.
-func (s *Store) room(r *resident) int64 {
-	s.memory.mu.RLock()
-	defer s.memory.mu.RUnlock()
-	s.db.objects.mu.Lock()
-	defer s.db.objects.mu.Unlock()
-	return s.db.objects.budget - s.db.objects.used + r.counted
+func (mem *memory) room(r *resident) int64 {
+	mem.mu.RLock()
+	defer mem.mu.RUnlock()
+	mem.s.db.objects.mu.Lock()
+	defer mem.s.db.objects.mu.Unlock()
+	return mem.s.db.objects.budget - mem.s.db.objects.used + r.counted
 }
 
 // count makes the budget count what r takes by now. The caller holds memory.mu.
@@ -69,9 +69,9 @@ func (r *resident) count() error {
 //	| small config maps, typed     |      60 |  1,060 |
 //	| the same, unstructured       |     120 |  1,640 |
 //	| the same, metadata only      |      60 |    740 |
-func (s *Store) residentSize(payload int) int64 {
+func (mem *memory) residentSize(payload int) int64 {
 	factor := 2.5
-	switch s.source.Form {
+	switch mem.s.name.Form {
 	case FormUnstructured:
 		factor = 7.5
 	case FormMetadata:
@@ -83,8 +83,8 @@ func (s *Store) residentSize(payload int) int64 {
 const residentBase = 1000
 
 // slotSize is about how much memory a record's object takes with its indices, in bytes.
-func (s *Store) slotSize(key string, r *format.Record) int64 {
-	return s.residentSize(r.UnpackedSize()+len(key)) + valuesSize(r.Values)
+func (mem *memory) slotSize(key string, r *format.Record) int64 {
+	return mem.residentSize(r.UnpackedSize()+len(key)) + valuesSize(r.Values)
 }
 
 // valuesSize is about how much memory an object's values take in the indices.
@@ -128,11 +128,11 @@ func objectMemoryOf(runtime, cgroup int64) int64 {
 // estimate is about how much memory the source's objects take, in bytes. Packed objects and
 // those with many index values take more than meta shows. That is known once they have not
 // fitted. The caller holds memory.mu.
-func (s *Store) estimate(m *sourceMeta) int64 {
-	return int64(max(s.memory.factor, 1) * float64(s.shownSize(m)))
+func (mem *memory) estimate(m *sourceMeta) int64 {
+	return int64(max(mem.factor, 1) * float64(mem.shownSize(m)))
 }
 
 // shownSize is what meta shows of the size in memory.
-func (s *Store) shownSize(m *sourceMeta) int64 {
-	return s.residentSize(int(m.Bytes)) + int64(m.Items.Count)*residentBase
+func (mem *memory) shownSize(m *sourceMeta) int64 {
+	return mem.residentSize(int(m.Bytes)) + int64(m.Items.Count)*residentBase
 }

@@ -27,8 +27,8 @@ func TestObjectBudget(t *testing.T) {
 	expect := func(what string, want ...bool) {
 		t.Helper()
 		for i, s := range all {
-			sameInMemory(t, s.Store)
-			if is := s.inMemory() != nil; is != want[i] {
+			sameInMemory(t, s.source)
+			if is := s.memory.shown() != nil; is != want[i] {
 				t.Errorf("%s: source %d in memory: %v", what, i, is)
 			}
 			if st := s.State(); st.InMemory != want[i] || (st.ObjectMemory > 0) != want[i] {
@@ -73,8 +73,8 @@ func TestPackedDoesNotFit(t *testing.T) {
 	f.rv = 2000
 	relist(t, f.s, "2000", RelistOptions{}, f.srv.list(), 10)
 	waitMemory(f.s)
-	if m := f.s.metaNow(); f.s.shownSize(m) > 100_000 || f.s.inMemory() != nil || f.db.objects.reserve(f.s.estimate(m)) {
-		t.Errorf("%d bytes in the file, estimated %d", m.Bytes, f.s.estimate(m))
+	if m := f.s.metaNow(); f.s.memory.shownSize(m) > 100_000 || f.s.memory.shown() != nil || f.db.objects.reserve(f.s.memory.estimate(m)) {
+		t.Errorf("%d bytes in the file, estimated %d", m.Bytes, f.s.memory.estimate(m))
 	}
 	f.event(0, "y")
 	if f.s.memory.now != nil {

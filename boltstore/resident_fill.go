@@ -13,8 +13,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
-// memory is a Store's objects in memory.
+// memory is a source's objects in memory.
 type memory struct {
+	s *source
 	// served is what readers use, nil if they use the file.
 	served atomic.Pointer[resident]
 
@@ -34,168 +35,169 @@ type memory struct {
 	mutated cache.MutationDetector
 }
 
-// inMemory is the source's objects in memory, nil if readers use the file.
-func (s *Store) inMemory() *resident { return s.memory.served.Load() }
+// shown is the source's objects in memory, nil if readers use the file.
+func (mem *memory) shown() *resident { return mem.served.Load() }
 
-// residence is the part of State about memory.
-func (s *Store) residence() (inMemory bool, size uint64) {
-	s.memory.mu.RLock()
-	defer s.memory.mu.RUnlock()
-	if r := s.inMemory(); r != nil {
+// size is the part of State about memory.
+func (mem *memory) size() (inMemory bool, size uint64) {
+	mem.mu.RLock()
+	defer mem.mu.RUnlock()
+	if r := mem.shown(); r != nil {
 		return true, uint64(max(r.size, 1))
 	}
 	return false, 0
 }
 
-// resident returns the object of exactly that record, nil if memory does not have it.
-func (s *Store) resident(key string, rec *format.Record) any {
-	r := s.inMemory()
+// find returns the object of exactly that record, nil if memory does not have it.
+func (mem *memory) find(key string, rec *format.Record) any {
+	r := mem.shown()
 	if r == nil {
 		return nil
 	}
-	s.memory.mu.RLock()
-	defer s.memory.mu.RUnlock()
+	mem.mu.RLock()
+	defer mem.mu.RUnlock()
 	if obj, sl, ok := r.at(key); ok && sl.hash == format.HashRecord(key, rec) {
 		return obj
 	}
 	return nil
 }
 
-// remember brings memory in line with m, which readers of the file see from now on. The
+// follow brings memory in line with m, which readers of the file see from now on. The
 // caller holds the handle's writeMu, so commits come in their order.
-func (s *Store) remember(m *sourceMeta) {
+func (mem *memory) follow(m *sourceMeta) {
 	changed := m.changed
 	m.changed = nil
-	s.memory.mu.Lock()
-	r, err := s.memory.now, error(nil)
+	mem.mu.Lock()
+	r, err := mem.now, error(nil)
 	switch {
 	case r == nil:
-	case r.of != s.edition(m):
-		s.dropLocked(r)
-	case r != s.inMemory():
+	case r.of != editionOf(m):
+		mem.drop(r)
+	case r != mem.shown():
 		r.waiting = append(r.waiting, changed...)
 	default:
 		r.incomplete(m)
 		err = r.follow(changed, m)
 	}
-	s.memory.mu.Unlock()
+	mem.mu.Unlock()
 	if errors.Is(err, errDisagrees) {
-		s.memory.disagreed.Add(1)
+		mem.disagreed.Add(1)
 	}
-	s.giveUp(r, m, err)
+	mem.giveUp(r, m, err)
 }
 
 // giveUp drops r if there is an error: readers use the file. m is the meta of its objects.
-func (s *Store) giveUp(r *resident, m *sourceMeta, err error) {
+func (mem *memory) giveUp(r *resident, m *sourceMeta, err error) {
 	if err == nil {
 		return
 	}
-	s.memory.mu.Lock()
+	mem.mu.Lock()
 	if errors.Is(err, errOverBudget) {
-		s.memory.factor = float64(r.size) / float64(max(s.shownSize(m), 1))
+		mem.factor = float64(r.size) / float64(max(mem.shownSize(m), 1))
 	}
-	s.dropLocked(r)
-	s.memory.mu.Unlock()
+	mem.drop(r)
+	mem.mu.Unlock()
 	switch {
 	case errors.Is(err, errOverBudget), errors.Is(err, ErrClosed):
 	case errors.Is(err, errOtherItems):
-		s.settleMemory()
+		mem.settle()
 	case errors.Is(err, ErrDamaged):
-		s.damaged(err)
+		mem.s.health.meet(err)
 	default:
-		s.db.log().Error(err, "The objects in memory are dropped", "source", s.source.String())
+		mem.s.db.log().Error(err, "The objects in memory are dropped", "source", mem.s.name.String())
 	}
 }
 
 // forget drops the objects in memory.
-func (s *Store) forget() {
-	s.memory.mu.Lock()
-	defer s.memory.mu.Unlock()
-	s.dropLocked(s.memory.now)
+func (mem *memory) forget() {
+	mem.mu.Lock()
+	defer mem.mu.Unlock()
+	mem.drop(mem.now)
 }
 
-// dropLocked has readers use the file, unless r was dropped before.
-func (s *Store) dropLocked(r *resident) {
-	if r == nil || r != s.memory.now {
+// drop has readers use the file, unless r was dropped before.
+func (mem *memory) drop(r *resident) {
+	if r == nil || r != mem.now {
 		return
 	}
-	s.memory.served.Store(nil)
-	s.memory.now = nil
-	s.db.objects.add(-r.counted)
+	mem.served.Store(nil)
+	mem.now = nil
+	mem.s.db.objects.add(-r.counted)
 }
 
-// beginMemory lets the source's objects be in memory from now on.
-func (s *Store) beginMemory() {
-	if s.db.objects.budget <= 0 || s.goType.Kind() != reflect.Pointer || s.goType.Elem().Size() == 0 {
+// begin lets the source's objects be in memory from now on.
+func (mem *memory) begin() {
+	of := mem.s.coder.goType
+	if mem.s.db.objects.budget <= 0 || of.Kind() != reflect.Pointer || of.Elem().Size() == 0 {
 		return // memory tells objects apart by their pointers; those to nothing are all the same
 	}
-	s.memory.mu.Lock()
-	s.memory.wanted = true
-	s.memory.mu.Unlock()
-	s.mu.RLock()
-	if !s.ending() {
-		s.retriers.Go(func() { s.memory.mutated.Run(s.ended) })
+	mem.mu.Lock()
+	mem.wanted = true
+	mem.mu.Unlock()
+	mem.s.mu.RLock()
+	if !mem.s.ending() {
+		mem.s.life.goroutines.Go(func() { mem.mutated.Run(mem.s.life.ended) })
 	}
-	s.mu.RUnlock()
-	s.settleMemory()
+	mem.s.mu.RUnlock()
+	mem.settle()
 }
 
-// endMemory has readers use the file from now on.
-func (s *Store) endMemory() {
-	s.memory.mu.Lock()
-	r := s.memory.now
-	s.memory.wanted = false
-	s.dropLocked(r)
-	s.memory.mu.Unlock()
+// end has readers use the file from now on.
+func (mem *memory) end() {
+	mem.mu.Lock()
+	r := mem.now
+	mem.wanted = false
+	mem.drop(r)
+	mem.mu.Unlock()
 	if r != nil {
 		<-r.filled
 	}
 }
 
-// settleMemory begins to load the objects if they should be in memory, are not, and fit. It
+// settle begins to load the objects if they should be in memory, are not, and fit. It
 // is called whenever that may have changed.
-func (s *Store) settleMemory() {
-	s.memory.mu.Lock()
-	defer s.memory.mu.Unlock()
-	if s.memory.now != nil || !s.memory.wanted {
+func (mem *memory) settle() {
+	mem.mu.Lock()
+	defer mem.mu.Unlock()
+	if mem.now != nil || !mem.wanted {
 		return
 	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	m := s.meta
-	if m == nil || s.broken != nil || s.released || s.hides(m) || s.ending() {
+	mem.s.mu.RLock()
+	defer mem.s.mu.RUnlock()
+	m := mem.s.meta
+	if m == nil || mem.s.health.err != nil || mem.s.life.released || mem.s.form.hides(m) || mem.s.ending() {
 		return
 	}
-	size := s.estimate(m)
-	if !s.db.objects.reserve(size) {
+	size := mem.estimate(m)
+	if !mem.s.db.objects.reserve(size) {
 		return
 	}
-	r := newResident(s, m)
+	r := newResident(mem.s, m)
 	r.counted = size
-	s.memory.now = r
-	s.retriers.Go(func() {
+	mem.now = r
+	mem.s.life.goroutines.Go(func() {
 		defer close(r.filled)
-		m, err := s.fill(r)
-		s.giveUp(r, m, err)
+		m, err := mem.fill(r)
+		mem.giveUp(r, m, err)
 	})
 }
 
-// awaitMemory returns once objects that are being loaded are in memory. Who reads all of
+// await returns once objects that are being loaded are in memory. Who reads all of
 // them need not decode them again, and has the same ones as readers.
-func (s *Store) awaitMemory() {
-	s.memory.mu.RLock()
-	r := s.memory.now
-	s.memory.mu.RUnlock()
+func (mem *memory) await() {
+	mem.mu.RLock()
+	r := mem.now
+	mem.mu.RUnlock()
 	if r != nil {
 		<-r.filled
 	}
 }
 
 // fill loads r from the file and has readers use it. m is the meta of what it has loaded.
-func (s *Store) fill(r *resident) (m *sourceMeta, err error) {
-	err = s.view(func(is *sourceMeta, src sourceTx) error {
+func (mem *memory) fill(r *resident) (m *sourceMeta, err error) {
+	err = mem.s.view(func(is *sourceMeta, src sourceTx) error {
 		m = is
-		if r.of != s.edition(m) {
+		if r.of != editionOf(m) {
 			return errOtherItems
 		}
 		g, err := src.served(m)
@@ -206,17 +208,17 @@ func (s *Store) fill(r *resident) (m *sourceMeta, err error) {
 		if err := g.Items.Each(func(raw layout.Raw) { raws = append(raws, raw) }); err != nil {
 			return err
 		}
-		return s.reading().load(r, raws)
+		return mem.load(r, raws)
 	})
 	if err != nil {
 		return m, err
 	}
-	s.db.h.writeMu.Lock() // no commit is under way
-	defer s.db.h.writeMu.Unlock()
-	m = s.metaNow()
-	s.memory.mu.Lock()
-	defer s.memory.mu.Unlock()
-	if s.memory.now != r {
+	mem.s.db.h.writeMu.Lock() // no commit is under way
+	defer mem.s.db.h.writeMu.Unlock()
+	m = mem.s.metaNow()
+	mem.mu.Lock()
+	defer mem.mu.Unlock()
+	if mem.now != r {
 		return m, nil
 	}
 	err = r.follow(r.waiting, m)
@@ -224,29 +226,29 @@ func (s *Store) fill(r *resident) (m *sourceMeta, err error) {
 	switch {
 	case errors.Is(err, errDisagrees):
 		return m, fmt.Errorf("boltstore: %s: %w: the records are not those last committed: %d of %d",
-			s.source, ErrDamaged, r.digest.Count, m.Items.Count)
+			mem.s.name, ErrDamaged, r.digest.Count, m.Items.Count)
 	case err != nil:
 		return m, err
 	}
 	r.index(m)
-	s.memory.served.Store(r)
-	s.hot.clear()
+	mem.served.Store(r)
+	mem.s.reader.hot.clear()
 	return m, nil
 }
 
 // load decodes records, within their transaction, unless all of them need too much room.
-func (s reading) load(r *resident, raws []layout.Raw) error {
-	room := s.room(r)
+func (mem *memory) load(r *resident, raws []layout.Raw) error {
+	room := mem.room(r)
 	var size atomic.Int64
 	found := make([]itemChange, len(raws))
-	err := s.decodeEach(raws, func(i int, key string, rec *format.Record) error {
+	err := mem.s.reader.decodeEach(raws, func(i int, key string, rec *format.Record) error {
 		switch {
-		case s.ending():
+		case mem.s.ending():
 			return ErrClosed
-		case size.Add(s.slotSize(key, rec)) > room:
+		case size.Add(mem.slotSize(key, rec)) > room:
 			return errOverBudget
 		}
-		obj, err := s.decode(key, rec, false)
+		obj, err := mem.s.reader.decode(key, rec, false)
 		found[i] = itemChange{key: key, next: rec, obj: obj}
 		return err
 	})
@@ -258,9 +260,9 @@ func (s reading) load(r *resident, raws []layout.Raw) error {
 }
 
 // ending says whether the claim or the file is about to end.
-func (s *Store) ending() bool {
+func (s *source) ending() bool {
 	select {
-	case <-s.ended:
+	case <-s.life.ended:
 		return true
 	case <-s.db.whileOpen.ctx.Done():
 		return true
@@ -269,14 +271,14 @@ func (s *Store) ending() bool {
 	}
 }
 
-// indexMemory lets readers find the indices that the file has whole in memory, too.
-func (s *Store) indexMemory() {
-	s.db.h.writeMu.Lock() // no commit is under way
-	defer s.db.h.writeMu.Unlock()
-	m := s.metaNow()
-	s.memory.mu.Lock()
-	defer s.memory.mu.Unlock()
-	if r := s.inMemory(); r != nil {
+// index lets readers find the indices that the file has whole in memory, too.
+func (mem *memory) index() {
+	mem.s.db.h.writeMu.Lock() // no commit is under way
+	defer mem.s.db.h.writeMu.Unlock()
+	m := mem.s.metaNow()
+	mem.mu.Lock()
+	defer mem.mu.Unlock()
+	if r := mem.shown(); r != nil {
 		r.index(m)
 	}
 }

@@ -52,7 +52,7 @@ func TestIndexAddedInMemory(t *testing.T) {
 	if n := calls.Load(); n != 41 { // and that of Index
 		t.Errorf("the function was called %d times", n)
 	}
-	if !f.s.inMemory().has("late") || f.get("ns/cm003") != object {
+	if !f.s.memory.shown().has("late") || f.get("ns/cm003") != object {
 		t.Error("it is not in memory, or the objects are others")
 	}
 	check("in memory")
@@ -212,7 +212,7 @@ func TestReadersWaitForMemory(t *testing.T) {
 	go func() {
 		rv := ""
 		err := s.view(func(m *sourceMeta, src sourceTx) error {
-			_, r, err := s.owner.ParseRecord(index.AppendKey(nil, "a/o"), src.contents().Items.Get(index.AppendKey(nil, "a/o")))
+			_, r, err := s.coder.owner.ParseRecord(index.AppendKey(nil, "a/o"), src.contents().Items.Get(index.AppendKey(nil, "a/o")))
 			rv = r.ResourceVersion
 			return err
 		})
@@ -235,7 +235,7 @@ func TestReadersWaitForMemory(t *testing.T) {
 	if err := <-wrote; err != nil {
 		t.Fatal(err)
 	}
-	sameInMemory(t, s.Store)
+	sameInMemory(t, s.source)
 }
 
 // TestOnePointerAtTwoKeys: a program may store one object at several keys, as in a
@@ -261,7 +261,7 @@ func TestOnePointerAtTwoKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		loadedInMemory(t, f.s)
-		sameInMemory(t, f.s.Store)
+		sameInMemory(t, f.s.source)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestMemoryBesideClose(t *testing.T) {
 	db := openTest(t, testPath(t), Options{ObjectMemory: 1 << 20})
 	s := claimTest(t, db, Claim{})
 	s.Release()
-	s.beginMemory()
+	s.memory.begin()
 	if s.memory.now != nil {
 		t.Error("objects are loaded after the end")
 	}

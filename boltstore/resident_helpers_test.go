@@ -15,7 +15,7 @@ import (
 func loadedInMemory(t testing.TB, s *Claimed) *resident {
 	t.Helper()
 	waitMemory(s)
-	r := s.inMemory()
+	r := s.memory.shown()
 	if r == nil {
 		t.Fatal("the objects are not in memory")
 	}
@@ -26,9 +26,9 @@ func loadedInMemory(t testing.TB, s *Claimed) *resident {
 func waitMemory(all ...*Claimed) {
 	for _, s := range all {
 		for loading := true; loading; {
-			s.awaitMemory()
+			s.memory.await()
 			s.memory.mu.RLock()
-			loading = s.memory.now != s.inMemory()
+			loading = s.memory.now != s.memory.shown()
 			s.memory.mu.RUnlock()
 		}
 	}
@@ -36,19 +36,19 @@ func waitMemory(all ...*Claimed) {
 
 // wantMemory says whether the source's objects may be in memory.
 func wantMemory(s *Claimed, wanted bool) {
-	s.forget()
+	s.memory.forget()
 	s.memory.mu.Lock()
 	s.memory.wanted = wanted
 	s.memory.mu.Unlock()
-	s.settleMemory()
+	s.memory.settle()
 }
 
 // sameInMemory compares memory with the file, if the source is in memory.
-func sameInMemory(t testing.TB, s *Store) {
+func sameInMemory(t testing.TB, s *source) {
 	t.Helper()
 	s.db.h.writeMu.Lock() // no commit is under way
 	defer s.db.h.writeMu.Unlock()
-	r := s.inMemory()
+	r := s.memory.shown()
 	if n := s.memory.disagreed.Load(); n > 0 {
 		t.Errorf("memory was not the same as the file, %d times", n)
 	}
@@ -66,7 +66,7 @@ func sameInMemory(t testing.TB, s *Store) {
 		}
 		g := src.contents()
 		for name := range *r.names.Load() {
-			if s.indexing().built(m, name) {
+			if s.indices.built(m, name) {
 				names[name] = true
 			}
 		}
@@ -74,15 +74,15 @@ func sameInMemory(t testing.TB, s *Store) {
 			t.Errorf("memory has %+v, the file %+v", r.digest, m.Items)
 		}
 		return g.Items.Each(func(raw layout.Raw) {
-			key, rec, err := s.owner.ParseRecord(raw.Key, raw.Open())
+			key, rec, err := s.coder.owner.ParseRecord(raw.Key, raw.Open())
 			if err == nil {
-				objects[key], err = s.reading().decodeNew(key, rec)
+				objects[key], err = s.reader.decodeNew(key, rec)
 			}
 			if err != nil {
 				t.Errorf("%s: %v", key, err)
 				return
 			}
-			size += s.slotSize(key, rec)
+			size += s.memory.slotSize(key, rec)
 			for name := range names {
 				for _, v := range rec.ValuesOf(name) {
 					if indices[name] == nil {
@@ -125,7 +125,7 @@ func sameInMemory(t testing.TB, s *Store) {
 // waitBuilt returns once the file has the index.
 func waitBuilt(t testing.TB, s *Claimed, name string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !s.indexing().built(s.metaNow(), name); time.Sleep(100 * time.Microsecond) { // between two looks: the build gives no signal
+	for end := time.Now().Add(time.Minute); !s.indices.built(s.metaNow(), name); time.Sleep(100 * time.Microsecond) { // between two looks: the build gives no signal
 		if time.Now().After(end) {
 			t.Fatal("the file does not have the index ", name)
 		}

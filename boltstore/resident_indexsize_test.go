@@ -65,7 +65,7 @@ func TestResidentIndexSize(t *testing.T) {
 				if r.size < heap/2 || r.size > heap*4 {
 					t.Error("not near")
 				}
-				sameInMemory(t, s.Store)
+				sameInMemory(t, s.source)
 			})
 		}
 	}

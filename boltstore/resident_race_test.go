@@ -36,8 +36,8 @@ func TestResidentLosses(t *testing.T) {
 			t.Error("write:", err)
 		}
 	})
-	if _, err := s.ReadJournal(1); !errors.Is(err, ErrDamaged) || s.inMemory() == nil {
-		t.Error("in memory:", s.inMemory() != nil, err)
+	if _, err := s.ReadJournal(1); !errors.Is(err, ErrDamaged) || s.memory.shown() == nil {
+		t.Error("in memory:", s.memory.shown() != nil, err)
 	}
 	serves(t, s, objs)
 	s.Release()
@@ -49,7 +49,7 @@ func TestResidentLosses(t *testing.T) {
 	relist(t, s, "200", RelistOptions{}, objs, 50)
 	loadedInMemory(t, s)
 	serves(t, s, objs)
-	sameInMemory(t, s.Store)
+	sameInMemory(t, s.source)
 }
 
 // slowly returns two sources, the first of which is being loaded.
@@ -136,7 +136,7 @@ func TestIndexAddedWhileLoading(t *testing.T) {
 		waitBuilt(t, s, "late")
 		builtInMemory(s)
 	}
-	if !s.inMemory().has("late") {
+	if !s.memory.shown().has("late") {
 		t.Error("it is not read from memory")
 	}
 	f.same()
@@ -148,15 +148,15 @@ func TestIncompleteInMemory(t *testing.T) {
 	f := newResidentTest(t, Options{}, 5)
 	loadedInMemory(t, f.s)
 	words := cache.Indexers{"words": indexers["words"]}
-	f.s.indexing().remove(words)
+	f.s.builder.remove(words)
 	f.event(7, "late")
-	f.s.indexing().change(func(fns cache.Indexers) { fns["words"] = words["words"] })
+	f.s.indices.change(func(fns cache.Indexers) { fns["words"] = words["words"] })
 	for _, built := range []bool{false, true} {
 		if built {
-			f.s.indexing().buildLater()
+			f.s.builder.later()
 			waitBuilt(t, f.s, "words")
 			builtInMemory(f.s)
-			if !f.s.inMemory().has("words") {
+			if !f.s.memory.shown().has("words") {
 				t.Error("it is not read from memory again")
 			}
 		}
@@ -272,6 +272,6 @@ func TestLateIndexFailsOnce(t *testing.T) {
 
 // builtInMemory returns once memory has followed the index that waitBuilt has waited for.
 func builtInMemory(s *Claimed) {
-	s.indexLock.Lock()
-	defer s.indexLock.Unlock()
+	s.builder.building.Lock()
+	defer s.builder.building.Unlock()
 }

@@ -25,8 +25,8 @@ func TestReaderOverReload(t *testing.T) {
 					f.set(n, strings.Repeat("y", 20_000))
 				}
 				relist(t, f.s, fmt.Sprint(f.rv), RelistOptions{}, f.srv.list(), 5)
-				f.s.forget()
-				f.s.settleMemory()
+				f.s.memory.forget()
+				f.s.memory.settle()
 				if loadedInMemory(t, f.s) == r {
 					t.Error("nothing was loaded")
 				}

@@ -78,7 +78,7 @@ func (f *residentTest) get(key string) any {
 func (f *residentTest) same() {
 	f.t.Helper()
 	sameObjects(f.t, "read", f.srv.anys(), f.s.List())
-	sameInMemory(f.t, f.s.Store)
+	sameInMemory(f.t, f.s.source)
 }
 
 // TestPointersAreStable: all reads return the same pointer for an object until it
@@ -155,7 +155,7 @@ func TestNeverBack(t *testing.T) {
 	var wg sync.WaitGroup
 	fail := func(format string, args ...any) { t.Errorf(format, args...) }
 	look := func(was *bool) {
-		if is := f.s.inMemory() != nil; is != *was {
+		if is := f.s.memory.shown() != nil; is != *was {
 			moves.Add(1)
 			*was = is
 		}
@@ -266,8 +266,8 @@ func TestResidentHidden(t *testing.T) {
 	loadedInMemory(t, f.s)
 	f.s.SetTransformVersion("2")
 	waitMemory(f.s)
-	if n := len(f.s.List()); n > 0 || f.s.inMemory() != nil {
-		t.Errorf("%d objects are served, in memory %v", n, f.s.inMemory() != nil)
+	if n := len(f.s.List()); n > 0 || f.s.memory.shown() != nil {
+		t.Errorf("%d objects are served, in memory %v", n, f.s.memory.shown() != nil)
 	}
 	relist(t, f.s, fmt.Sprint(f.rv), RelistOptions{}, f.srv.list(), 3)
 	loadedInMemory(t, f.s)
@@ -302,7 +302,7 @@ func TestResidentDamage(t *testing.T) {
 	damageRecord(t, f.db, configMaps, "ns/cm004")
 	f.s = claimTest(t, f.db, Claim{Indexers: indexers})
 	waitMemory(f.s)
-	if f.s.inMemory() != nil || f.s.Err() == nil {
+	if f.s.memory.shown() != nil || f.s.Err() == nil {
 		t.Error("the damage was not noticed", f.s.Err())
 	}
 	if _, _, err := f.s.GetByKey("ns/cm004"); !errors.Is(err, ErrDamaged) {

@@ -92,14 +92,14 @@ func (db opening) salvage(why error, path string, to *bolt.DB, with seals) salva
 	if st, err := f.Stat(); err != nil || !os.SameFile(st, db.judged.file) {
 		return salvaged{stopped: errors.Join(errReplaced, err)}
 	}
-	cp := db.newCopying(f, with)
+	cp := newCopying(db.DB, f, with)
 	cp.damaged = cp.damaged || !errors.Is(why, errUncleanBoot)
 	cp.restart = errors.Is(why, pages.ErrMarked)
 	return cp.all(to, func(string) error { return db.files.Op("write", to.Path()) })
 }
 
 func (db replacing) noteAside(aside string, why error, saved salvaged) {
-	db.aside = append(db.aside, aside)
+	db.judged.aside = append(db.judged.aside, aside)
 	db.log().Error(why, "Set the file aside; objects that could not be saved will be read from the server", "file", db.path, "aside", aside,
 		"saved", saved.objects, "of", max(saved.of, saved.objects), "damage", saved.damage.Err())
 	db.beside.Trim(aside)

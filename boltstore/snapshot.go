@@ -27,7 +27,7 @@ type Snapshot struct {
 // the Snapshot is closed.
 func (db *DB) Snapshot() (*Snapshot, error) {
 	if db.opts.ReadOnly {
-		return db.asSnapshot()
+		return db.h.asSnapshot()
 	}
 	f, err := os.CreateTemp(filepath.Dir(db.path), "."+filepath.Base(db.path)+".snapshot-*")
 	if err != nil {
@@ -52,19 +52,19 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 }
 
 // asSnapshot returns the file itself as a Snapshot. It needs no room in the folder.
-func (db *DB) asSnapshot() (*Snapshot, error) {
+func (h *handle) asSnapshot() (*Snapshot, error) {
 	s := &Snapshot{}
-	err := db.h.view(func(tx *bolt.Tx) error {
-		if err := db.h.late.Rest(); err != nil {
+	err := h.view(func(tx *bolt.Tx) error {
+		if err := h.late.Rest(); err != nil {
 			return err
 		}
 		s.size = tx.Size()
-		b := db.h.now.Load()
+		b := h.now.Load()
 		s.r = lentReader{io.NewSectionReader(b.f, 0, s.size), b} // not by path, which may lead elsewhere
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("boltstore: snapshot of %s: %w", db.path, err)
+		return nil, fmt.Errorf("boltstore: snapshot of %s: %w", h.path, err)
 	}
 	return s, nil
 }

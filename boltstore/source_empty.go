@@ -12,18 +12,18 @@ import (
 // is then as if never listed. No deletes are journaled. Durable handlers are told a Reset.
 func (s *Claimed) Empty() error {
 	var m *sourceMeta
-	err := s.wrote(s.db.h.update(func(tx *bolt.Tx) error {
+	err := s.db.commit.wrote(s.source, s.db.h.update(func(tx *bolt.Tx) error {
 		if err := s.errReleased(); err != nil {
 			return err
 		}
 		old := s.metaNow()
 		// Seqs go on, so that no receipt comes to mean another entry.
-		m = (&sourceMeta{Source: s.source, TypeHash: s.typeHash, APIVersion: old.APIVersion, Kind: old.Kind,
+		m = (&sourceMeta{Source: s.name, TypeHash: s.form.typeHash, APIVersion: old.APIVersion, Kind: old.Kind,
 			Scope: old.Scope, Names: old.Names, Categories: old.Categories, Columns: old.Columns,
-			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq,
+			Transform: s.form.transformVersion(), Epoch: old.Epoch + 1, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq,
 			Handlers: old.Handlers, Formed: old.Formed, Reformed: old.Reformed, Former: old.newest()}).clone()
 		m.claimedNow(s.db.device)
-		s.indexing().complete(m, s.indexing().indexSet().fns) // of no objects
+		s.indices.complete(m, s.indices.set().fns) // of no objects
 		src, err := s.db.h.makeAnew(tx, s.id, m)
 		if err != nil {
 			return err
@@ -33,12 +33,12 @@ func (s *Claimed) Empty() error {
 		s.stands.Store(false)
 		s.compared.Store(nil)
 		s.metadataSize.Store(0)
-		s.setMeta(m)
-		s.forgetDamage()
-		s.stirHandlers()
+		s.setMeta(m, nil)
+		s.health.forget()
+		s.handlers.stir()
 	}))
 	if err != nil {
-		return fmt.Errorf("boltstore: empty %s: %w", s.source, err)
+		return fmt.Errorf("boltstore: empty %s: %w", s.name, err)
 	}
 	return nil
 }
@@ -53,11 +53,10 @@ func (h *handle) makeAnew(tx *bolt.Tx, id string, m *sourceMeta) (sourceTx, erro
 	if err := layout.Drop(sources, name); err != nil {
 		return sourceTx{}, err
 	}
-	b, err := layout.Create(sources, name)
+	src, err := h.makeSource(tx, id)
 	if err != nil {
-		return sourceTx{}, err
+		return src, err
 	}
-	src := sourceIn(b, id, h.seal)
 	return src, src.restartHandlers(m)
 }
 

@@ -131,7 +131,7 @@ func (s *Claimed) NoteCompared() {
 }
 
 // stampNotes puts into m what was noted for the next commit.
-func (s *Store) stampNotes(m *sourceMeta) {
+func (s *source) stampNotes(m *sourceMeta) {
 	m.MetadataSize = s.metadataSize.Load()
 	if c := s.compared.Load(); c != nil {
 		m.Compared, m.ComparedBy, m.Differed = c.at, c.by, 0
@@ -139,7 +139,7 @@ func (s *Store) stampNotes(m *sourceMeta) {
 }
 
 // comparedSince puts into st what NoteCompared has noted and the file does not have yet.
-func (s *Store) comparedSince(st *State) {
+func (s *source) comparedSince(st *State) {
 	if c := s.compared.Load(); c != nil {
 		st.Compared, st.ComparedAge, st.Differed = time.Unix(0, c.at), nil, 0
 		if age, ok := s.db.device.age(c.at, c.by); ok {
@@ -149,7 +149,7 @@ func (s *Store) comparedSince(st *State) {
 }
 
 // notesChanged says whether stampNotes has something to write.
-func (s *Store) notesChanged() bool {
+func (s *source) notesChanged() bool {
 	m, c := s.metaNow(), s.compared.Load()
 	compared := c != nil && c.at != m.Compared
 	return s.metadataSize.Load() != m.MetadataSize || compared

@@ -164,10 +164,10 @@ func (c *committer) failingFor(now time.Time) time.Duration {
 
 func init() {
 	claimants.Of = func(db any) (all []any) {
-		stores := db.(*DB).claimed()
-		slices.SortFunc(stores, func(a, b *Store) int { return strings.Compare(a.id, b.id) })
+		stores := db.(*DB).claims.all()
+		slices.SortFunc(stores, func(a, b *source) int { return strings.Compare(a.id, b.id) })
 		for _, s := range stores {
-			if u := s.user.Load(); u != nil {
+			if u := s.life.user.Load(); u != nil {
 				all = append(all, *u)
 			}
 		}
@@ -177,4 +177,4 @@ func init() {
 
 // SetUser names the user of the claim, such as an informer, for metrics and health
 // checks.
-func (s *Claimed) SetUser(user any) { s.user.Store(&user) }
+func (s *Claimed) SetUser(user any) { s.life.user.Store(&user) }

@@ -41,8 +41,8 @@ func (m *sourceMeta) moment() Moment {
 }
 
 // at runs fn on the newest state. A source that lacks records has none.
-func (s *Store) at(fn func(m *sourceMeta, src sourceTx, g contentsTx) error) error {
-	err := s.read(func(m *sourceMeta, src sourceTx, g contentsTx) error {
+func (rd *reader) at(fn func(m *sourceMeta, src sourceTx, g contentsTx) error) error {
+	err := rd.read(func(m *sourceMeta, src sourceTx, g contentsTx) error {
 		switch {
 		case !m.listed():
 			return fmt.Errorf("%w: it has not been listed yet", ErrNotWhole)
@@ -53,7 +53,7 @@ func (s *Store) at(fn func(m *sourceMeta, src sourceTx, g contentsTx) error) err
 		}
 		return fn(m, src, g)
 	})
-	return s.explained(err)
+	return rd.s.health.explained(err)
 }
 
 // Moment returns the newest moment whose version is not newer than version. If version is
@@ -61,17 +61,17 @@ func (s *Store) at(fn func(m *sourceMeta, src sourceTx, g contentsTx) error) err
 // error is ErrTrimmed for a version that the journal no longer has, and for one from before
 // the server was restored, which it has not reached again.
 func (s *Store) Moment(version string) (at Moment, newest string, err error) {
-	return s.momentAt(version, false)
+	return s.reader.momentAt(version, false)
 }
 
 // MomentFrom is Moment for a reader that has the state of version and goes on from it. If
 // several moments have that version, it returns the first, so that no change is missed.
 func (s *Store) MomentFrom(version string) (at Moment, newest string, err error) {
-	return s.momentAt(version, true)
+	return s.reader.momentAt(version, true)
 }
 
-func (s *Store) momentAt(version string, first bool) (at Moment, newest string, err error) {
-	err = s.at(func(m *sourceMeta, src sourceTx, _ contentsTx) error {
+func (rd *reader) momentAt(version string, first bool) (at Moment, newest string, err error) {
+	err = rd.at(func(m *sourceMeta, src sourceTx, _ contentsTx) error {
 		at, newest = m.moment(), m.ResourceVersion
 		switch {
 		case version == "":
@@ -96,7 +96,7 @@ func (s *Store) momentAt(version string, first bool) (at Moment, newest string, 
 // GetAt returns the object at key in the newest moment, nil if there is none.
 func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 	var raws []layout.Raw
-	err = s.at(func(m *sourceMeta, src sourceTx, g contentsTx) error {
+	err = s.reader.at(func(m *sourceMeta, src sourceTx, g contentsTx) error {
 		raws, at = nil, m.moment()
 		k := index.AppendKey(nil, key)
 		now := g.Items.Get(k)
@@ -113,11 +113,8 @@ func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 	if err != nil || raws == nil {
 		return nil, at, err
 	}
-	_, objs, err := s.reading().decodeAll(raws, true)
-	if s.note(err) != nil {
-		return nil, at, fmt.Errorf("boltstore: %s: %w", s.source, err)
-	}
-	return objs[0], at, nil
+	_, objs, err := s.reader.decodeAll(raws, true)
+	return objs[0], at, s.health.explained(err)
 }
 
 // PageAt returns objects of a moment whose keys begin with prefix, in the order of the
@@ -128,18 +125,18 @@ func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 func (s *Store) PageAt(at Moment, prefix string, from []byte, n int) (
 	keys []string, objs []any, next []byte, err error,
 ) {
-	raws, next, err := s.rawsAt(at, prefix, from, n)
+	raws, next, err := s.reader.rawsAt(at, prefix, from, n)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	keys, objs, err = s.reading().decodeAll(raws, false)
-	return keys, objs, next, s.explained(err)
+	keys, objs, err = s.reader.decodeAll(raws, false)
+	return keys, objs, next, s.health.explained(err)
 }
 
 // rawsAt returns copies of the records of PageAt.
-func (s *Store) rawsAt(at Moment, prefix string, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
+func (rd *reader) rawsAt(at Moment, prefix string, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size, most := 0, min(n*(16<<10), 4*pageBytes)
-	err = s.at(func(m *sourceMeta, src sourceTx, g contentsTx) error {
+	err = rd.at(func(m *sourceMeta, src sourceTx, g contentsTx) error {
 		raws, size, next = nil, 0, nil
 		if !m.reaches(at.Series, at.Seq) {
 			return ErrTrimmed
@@ -278,7 +275,7 @@ const afterBytes = 128 << 10
 func (s *Store) EntriesAfter(at Moment) (e EntriesAt, err error) {
 	var first uint64
 	var drafts []format.Draft
-	err = s.at(func(m *sourceMeta, src sourceTx, _ contentsTx) error {
+	err = s.reader.at(func(m *sourceMeta, src sourceTx, _ contentsTx) error {
 		e, drafts = EntriesAt{Next: m.moment()}, nil
 		if !m.reaches(at.Series, at.Seq) {
 			return ErrTrimmed
@@ -287,7 +284,7 @@ func (s *Store) EntriesAfter(at Moment) (e EntriesAt, err error) {
 		if at.Seq >= top {
 			return nil
 		}
-		first, drafts, err = src.blockAt(at.Seq+1, s.db.sharedDrafts(src))
+		first, drafts, err = src.blockAt(at.Seq+1, s.db.parsed.drafts(src))
 		if err != nil {
 			return err
 		}
@@ -316,7 +313,7 @@ func (s *Store) EntriesAfter(at Moment) (e EntriesAt, err error) {
 		return EntriesAt{}, err
 	}
 	for i, d := range drafts {
-		e.Entries = append(e.Entries, newEntry(s, first+uint64(i), d))
+		e.Entries = append(e.Entries, newEntry(s.source, first+uint64(i), d))
 	}
 	return e, nil
 }

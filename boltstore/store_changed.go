@@ -2,8 +2,6 @@ package boltstore
 
 import (
 	"fmt"
-
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
 // Contents tells one state of a source's objects from another. It is comparable.
@@ -19,31 +17,31 @@ type Contents struct {
 func (s *Store) Changed() (<-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.changed == nil {
-		s.changed = make(chan struct{})
+	if s.news.next == nil {
+		s.news.next = make(chan struct{})
 	}
 	switch {
-	case s.viewed:
-		return s.changed, fmt.Errorf("boltstore: %s: this store is a view, which is not told of commits; use the store of the informer or the claim", s.source)
-	case s.released, s.shut:
-		return s.changed, fmt.Errorf("boltstore: %s: %w: it does not change any more", s.source, ErrClosed)
+	case s.life.viewed:
+		return s.news.next, fmt.Errorf("boltstore: %s: this store is a view, which is not told of commits; use the store of the informer or the claim", s.name)
+	case s.life.released, s.news.shut:
+		return s.news.next, fmt.Errorf("boltstore: %s: %w: it does not change any more", s.name, ErrClosed)
 	}
-	return s.changed, nil
+	return s.news.next, nil
 }
 
 // tellChanged needs mu.
-func (s *Store) tellChanged() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
+func (s *source) tellChanged() {
+	if s.news.next != nil {
+		close(s.news.next)
+		s.news.next = nil
 	}
 }
 
 // shutDown notes that the file is closed.
-func (s *Store) shutDown() {
+func (s *source) shutDown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shut = true
+	s.news.shut = true
 	s.tellChanged()
 }
 
@@ -54,7 +52,7 @@ func (s *Store) shutDown() {
 // before the program's first write. If some objects cannot be served, it returns an error
 // and none.
 func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
-	if r := s.inMemory(); r != nil && s.whole(s.metaNow()) {
+	if r := s.memory.shown(); r != nil && s.writer.whole(s.metaNow()) {
 		s.memory.mu.RLock()
 		defer s.memory.mu.RUnlock()
 		if is = (Contents{true, r.digest}); is == than {
@@ -62,9 +60,9 @@ func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
 		}
 		return r.store.List(), is, nil
 	}
-	err = s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
+	err = s.reader.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 		objs, is = nil, Contents{}
-		if !s.whole(m) || g.Items == nil && m.Contents != contentsNone {
+		if !s.writer.whole(m) || g.Items == nil && m.Contents != contentsNone {
 			return nil
 		}
 		if m.Degraded != "" {
@@ -73,24 +71,16 @@ func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
 		if is = (Contents{true, m.Items}); is == than {
 			return nil
 		}
-		var raws []layout.Raw
-		if err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) }); err != nil {
-			return err
-		}
-		_, all, err := s.reading().decodeAll(raws, false)
-		if err == nil {
-			err = m.Items.compare(s.owner, raws)
-		}
-		objs = all
+		objs, err = s.reader.all(m, g)
 		return err
 	})
-	if s.note(err) != nil {
-		return nil, Contents{}, fmt.Errorf("boltstore: %s: %w", s.source, err)
+	if s.health.note(err) != nil {
+		return nil, Contents{}, fmt.Errorf("boltstore: %s: %w", s.name, err)
 	}
 	return objs, is, nil
 }
 
 // whole says whether m's contents are complete, as far as the file knows.
-func (s *Store) whole(m *sourceMeta) bool {
-	return m.listed() || !s.expectsProducer() && (m.Contents != contentsNone || m.ResourceVersion != "")
+func (w *writer) whole(m *sourceMeta) bool {
+	return m.listed() || !w.expectsProducer() && (m.Contents != contentsNone || m.ResourceVersion != "")
 }

@@ -101,7 +101,7 @@ func TestListWhole(t *testing.T) {
 			})
 			step("damage to what was seen", "-", func() {
 				damageRecord(t, db, configMaps, "ns/a")
-				if _, _, err := s.reading().get("ns/a"); !errors.Is(err, ErrDamaged) {
+				if _, _, err := s.reader.get("ns/a"); !errors.Is(err, ErrDamaged) {
 					t.Fatal(err)
 				}
 				w.next = nil // nothing was committed

@@ -52,15 +52,15 @@ type Column struct {
 // new, the source's next commit writes it. A store of [DB.View] cannot be described.
 func (s *Store) Describe(d Description) error {
 	d.Columns = shortened(d.Columns)
-	if s.kind.Kind != "" {
+	if s.coder.kind.Kind != "" {
 		d.Kind = "" // the claim gives it
 	}
 	m := s.metaNow()
 	if (d.Kind == "" || d.Kind == m.Kind) && (d.Scope == "" || d.Scope == m.Scope) && unchanged(m.Names, d.Names) && unchanged(m.Categories, d.Categories) && unchanged(m.Columns, d.Columns) {
 		return nil
 	}
-	if s.viewed {
-		return fmt.Errorf("boltstore: describe %s: this store is a view, which writes nothing; use the store of the informer or the claim", s.source)
+	if s.life.viewed {
+		return fmt.Errorf("boltstore: describe %s: this store is a view, which writes nothing; use the store of the informer or the claim", s.name)
 	}
 	scopeOnly := d.Kind == "" && d.Names == nil && d.Categories == nil && d.Columns == nil
 	if scopeOnly && s.noteWithList(func(m *sourceMeta) { m.Scope = d.Scope }) {
@@ -77,7 +77,7 @@ func (s *Store) Describe(d Description) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("boltstore: describe %s: %w", s.source, err)
+		return fmt.Errorf("boltstore: describe %s: %w", s.name, err)
 	}
 	return nil
 }

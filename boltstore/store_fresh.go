@@ -14,8 +14,8 @@ var errNobodyKeeps = errors.New("no informer of this process keeps it up to date
 // too. If there is no such informer, or it cannot reach the server, the error comes at
 // once. Otherwise it is the context's.
 func (s *Store) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
-	if keeper := s.db.claimOf(s.id); keeper != nil {
-		if f := keeper.freshness.Load(); f != nil {
+	if keeper := s.db.claims.find(s.id); keeper != nil {
+		if f := keeper.life.freshness.Load(); f != nil {
 			return f.wait(ctx, maxAge)
 		}
 	}
@@ -26,8 +26,8 @@ func (s *Store) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 // had that version, perhaps by changes of other types, and has confirmed the source since.
 // It asks as WaitForFresh does, and has its errors.
 func (s *Store) WaitForVersion(ctx context.Context, version string) error {
-	if keeper := s.db.claimOf(s.id); keeper != nil {
-		if f := keeper.freshness.Load(); f != nil {
+	if keeper := s.db.claims.find(s.id); keeper != nil {
+		if f := keeper.life.freshness.Load(); f != nil {
 			return f.reached(ctx, version)
 		}
 	}
@@ -36,7 +36,7 @@ func (s *Store) WaitForVersion(ctx context.Context, version string) error {
 
 // InUse says whether this program has the source claimed, as [State].InUse does.
 func (s *Store) InUse() bool {
-	return s.db.claimOf(s.id) != nil
+	return s.db.claims.find(s.id) != nil
 }
 
 // freshness: see SetFreshness.
@@ -53,22 +53,22 @@ func (s *Claimed) SetFreshness(
 	reached func(ctx context.Context, version string) error,
 	age func() (age time.Duration, ok bool),
 ) {
-	s.freshness.Store(&freshness{wait, reached, age})
+	s.life.freshness.Store(&freshness{wait, reached, age})
 }
 
 // confirmedSince puts into st a confirmation and a comparison that the file does not have yet: it notes one
 // without a change later, since each commit wears the disk.
-func (db *DB) confirmedSince(st *State) {
-	keeper := db.claimOf(st.Source.ID())
+func (cl *claims) confirmedSince(st *State, now time.Time) {
+	keeper := cl.find(st.Source.ID())
 	if keeper == nil || !st.Synced {
 		return
 	}
 	keeper.comparedSince(st)
-	f := keeper.freshness.Load()
+	f := keeper.life.freshness.Load()
 	if f == nil {
 		return
 	}
 	if age, ok := f.age(); ok && (st.ConfirmedAge == nil || age < *st.ConfirmedAge) {
-		st.Confirmed, st.ConfirmedAge = db.opts.Clock.Now().Add(-age).Round(0), &age
+		st.Confirmed, st.ConfirmedAge = now.Add(-age).Round(0), &age
 	}
 }

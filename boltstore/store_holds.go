@@ -22,7 +22,7 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64, but []string) (
 		}
 		unstored := s.mayNote()
 		for _, l := range listed {
-			if is, err := s.match(g, unstored, l); err != nil || is != listing.MatchSame {
+			if is, err := match(s.coder.owner, g, unstored, l); err != nil || is != listing.MatchSame {
 				lacking = append(lacking, l)
 			}
 		}
@@ -35,7 +35,7 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64, but []string) (
 		return nil
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("boltstore: compare %s with a list: %w", s.source, err)
+		return nil, false, fmt.Errorf("boltstore: compare %s with a list: %w", s.name, err)
 	}
 	return lacking, only, nil
 }
@@ -54,13 +54,13 @@ func (s *Claimed) Knows(c *Change) (yes bool, err error) {
 		if raw == nil {
 			return nil
 		}
-		_, is, err := s.owner.ParseRecord(k, raw)
+		_, is, err := s.coder.owner.ParseRecord(k, raw)
 		yes = err == nil && is.UID == c.uid
 		return err
 	})
-	return yes, s.note(err)
+	return yes, s.health.note(err)
 }
 
 // ByMetadata says whether metadata is enough to recognise an object of a list. It is
 // not with a key function of the program's own.
-func (s *Claimed) ByMetadata() bool { return s.metaKeys }
+func (s *Claimed) ByMetadata() bool { return s.coder.metaKeys }

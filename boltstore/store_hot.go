@@ -38,10 +38,10 @@ type hotObject struct {
 // hotSources is how many sources may each fill their cache. More sources share as much.
 const hotSources = 8
 
-// hotBudget is the present budget of each source's cache. A cache that has more keeps it
+// share is the present budget of each source's cache. A cache that has more keeps it
 // until it gets the next object.
-func (db *DB) hotBudget() int64 {
-	return db.opts.hotBytes * hotSources / max(db.inUse.Load(), hotSources)
+func (cl *claims) share(hotBytes int64) int64 {
+	return hotBytes * hotSources / max(cl.count.Load(), hotSources)
 }
 
 func newHotCache(budget func() int64) *hotCache {

@@ -31,7 +31,7 @@ func TestHotObjectsOfManySources(t *testing.T) {
 					t.Fatal(key, ok, err)
 				}
 			}
-			sum, most = sum+s.hot.used, max(most, s.hot.used)
+			sum, most = sum+s.reader.hot.used, max(most, s.reader.hot.used)
 		}
 		return sum, most
 	}

@@ -18,15 +18,15 @@ import (
 )
 
 // GetIndexers returns a copy of the indexers.
-func (s *Store) GetIndexers() cache.Indexers { return maps.Clone(s.indexing().indexSet().fns) }
+func (s *Store) GetIndexers() cache.Indexers { return maps.Clone(s.indices.set().fns) }
 
-func (s indexing) indexer(name string) (cache.IndexFunc, error) {
-	if f := s.indexSet().fns[name]; f != nil {
+func (x *indices) function(name string) (cache.IndexFunc, error) {
+	if f := x.set().fns[name]; f != nil {
 		return f, nil
 	}
-	if s.viewed { // the file may have it by now
-		err := s.view(func(m *sourceMeta, _ sourceTx) error { s.find(m); return nil })
-		if f := s.indexSet().fns[name]; f != nil || s.note(err) != nil {
+	if x.s.life.viewed { // the file may have it by now
+		err := x.s.view(func(m *sourceMeta, _ sourceTx) error { x.find(m); return nil })
+		if f := x.set().fns[name]; f != nil || x.s.health.note(err) != nil {
 			return f, err
 		}
 	}
@@ -37,17 +37,17 @@ func (s indexing) indexer(name string) (cache.IndexFunc, error) {
 // panics has no values; meta counts the failure. Functions of the program's own run in
 // a goroutine of their own. If one ends it, all have failed, and the caller's goes on, which
 // may be the committer's or the Reflector's.
-func (s indexing) values(c *Change) {
+func (x *indices) values(c *Change) {
 	c.values, c.failed = nil, nil
 	for name, fn := range c.set.fns {
 		if !isNamespaceIndex(name, fn) {
-			if !apart(func() { s.compute(c) }) {
-				s.noValues(c, errExited)
+			if !apart(func() { x.compute(c) }) {
+				x.noValues(c, errExited)
 			}
 			return
 		}
 	}
-	s.compute(c)
+	x.compute(c)
 }
 
 // isNamespaceIndex says whether an index is client-go's own by namespace.
@@ -64,8 +64,8 @@ func apart(fn func()) (returned bool) {
 	return returned
 }
 
-func (s indexing) compute(c *Change) {
-	obj, undecoded := s.objectOf(c)
+func (x *indices) compute(c *Change) {
+	obj, undecoded := x.objectOf(c)
 	for _, name := range slices.Sorted(maps.Keys(c.set.fns)) {
 		var values []string
 		err := undecoded
@@ -74,7 +74,7 @@ func (s indexing) compute(c *Change) {
 		}
 		if err != nil {
 			c.failed = append(c.failed, name)
-			s.unindexed(err, c.key)
+			x.unindexed(err, c.key)
 		}
 		c.values = append(c.values, format.IndexValues{Name: name, Values: values})
 	}
@@ -82,31 +82,31 @@ func (s indexing) compute(c *Change) {
 
 // refresh computes the index values of a change that was prepared before indices were
 // added.
-func (s indexing) refresh(c *Change) {
-	set := s.indexSet()
+func (x *indices) refresh(c *Change) {
+	set := x.set()
 	if c.set == set || c.typ == cache.Deleted || c.unstored != "" {
 		return
 	}
 	c.set = set
-	s.values(c)
+	x.values(c)
 }
 
 var errExited = errors.New("an index function has ended its goroutine (runtime.Goexit, t.FailNow)")
 
 // noValues notes that all index functions have failed for a change.
-func (s indexing) noValues(c *Change, why error) {
+func (x *indices) noValues(c *Change, why error) {
 	c.values, c.failed = nil, slices.Sorted(maps.Keys(c.set.fns))
 	for _, name := range c.failed {
 		c.values = append(c.values, format.IndexValues{Name: name})
 	}
-	s.unindexed(why, c.key)
+	x.unindexed(why, c.key)
 }
 
 // unindexed logs failures of index functions: the first, the second, the fourth, and so
 // on.
-func (s indexing) unindexed(err error, key string) {
-	if n := s.indexFailures.Add(1); n&(n-1) == 0 {
-		s.db.log().Error(err, "An object is without values in an index until its function succeeds", "source", s.source.String(), "key", key, "failures", n)
+func (x *indices) unindexed(err error, key string) {
+	if n := x.failures.Add(1); n&(n-1) == 0 {
+		x.s.db.log().Error(err, "An object is without values in an index until its function succeeds", "source", x.s.name.String(), "key", key, "failures", n)
 	}
 }
 
@@ -131,7 +131,7 @@ func callIndexer(name string, fn cache.IndexFunc, obj any) (values []string, err
 
 // Index returns the objects that share a value of the index with obj.
 func (s *Store) Index(name string, obj any) ([]any, error) {
-	fn, err := s.indexing().indexer(name)
+	fn, err := s.indices.function(name)
 	if err != nil {
 		return nil, err
 	}
@@ -139,30 +139,30 @@ func (s *Store) Index(name string, obj any) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.indexing().byIndex(name, values)
+	return s.reader.byIndex(name, values)
 }
 
 // ByIndex returns the objects that have the value under the index.
 func (s *Store) ByIndex(name, value string) ([]any, error) {
-	if _, err := s.indexing().indexer(name); err != nil {
+	if _, err := s.indices.function(name); err != nil {
 		return nil, err
 	}
-	if r := s.inMemory(); r != nil && r.has(name) {
+	if r := s.memory.shown(); r != nil && r.has(name) {
 		return r.store.ByIndex(name, value)
 	}
-	return s.indexing().byIndex(name, []string{value})
+	return s.reader.byIndex(name, []string{value})
 }
 
-func (s indexing) byIndex(name string, values []string) ([]any, error) {
-	if r := s.inMemory(); r != nil && r.has(name) {
+func (rd *reader) byIndex(name string, values []string) ([]any, error) {
+	if r := rd.s.memory.shown(); r != nil && r.has(name) {
 		if len(values) == 1 { // without an allocation
 			return r.store.ByIndex(name, values[0])
 		}
 		return r.store.Index(name, indexValues(values))
 	}
 	objs := []any{}
-	built, err := s.readBuilt(name, func(m *sourceMeta, g contentsTx) error {
-		keys, err := s.keys(m, g, name, values)
+	built, err := rd.readBuilt(name, func(m *sourceMeta, g contentsTx) error {
+		keys, err := rd.keysOf(m, g, name, values)
 		if err != nil {
 			return err
 		}
@@ -176,27 +176,27 @@ func (s indexing) byIndex(name string, values []string) ([]any, error) {
 				missing = fmt.Errorf("index %s: %w: it lists %q, which is missing", name, ErrDamaged, key)
 			}
 		}
-		_, decoded, err := s.reading().decodeListed(raws, true, name, values)
+		_, decoded, err := rd.decodeListed(raws, true, name, values)
 		objs = slices.DeleteFunc(decoded, func(o any) bool { return o == nil })
 		return errors.Join(missing, err)
 	})
 	if !built {
 		asked := oneOf(values)
-		err = s.scan(name, func(_ string, obj any, has []string) {
+		err = rd.scan(name, func(_ string, obj any, has []string) {
 			if slices.ContainsFunc(has, asked) {
 				objs = append(objs, obj)
 			}
 		})
 	}
-	if s.note(err) != nil {
-		return nil, fmt.Errorf("boltstore: %s: %w", s.source, err)
+	if rd.s.health.note(err) != nil {
+		return nil, fmt.Errorf("boltstore: %s: %w", rd.s.name, err)
 	}
 	return objs, nil
 }
 
-// keys returns the keys that have one of the values, each once and sorted.
-func (s indexing) keys(m *sourceMeta, g contentsTx, name string, values []string) ([]string, error) {
-	b, err := s.open(m, g, name)
+// keysOf returns the keys that have one of the values, each once and sorted.
+func (rd *reader) keysOf(m *sourceMeta, g contentsTx, name string, values []string) ([]string, error) {
+	b, err := rd.openIndex(m, g, name)
 	if b == nil {
 		return []string{}, err
 	}
@@ -209,9 +209,9 @@ func (s indexing) keys(m *sourceMeta, g contentsTx, name string, values []string
 	return sets.List(found), nil
 }
 
-// open opens an index of the file, nil if it has no values. The index must be complete: a
+// openIndex opens an index of the file, nil if it has no values. The index must be complete: a
 // view may be older than a commit of a program that does not use the index.
-func (s indexing) open(m *sourceMeta, g contentsTx, name string) (*layout.Entries, error) {
+func (rd *reader) openIndex(m *sourceMeta, g contentsTx, name string) (*layout.Entries, error) {
 	if g.Items != nil && !m.Indices[name].Complete {
 		return nil, fmt.Errorf("the file has no complete index %q", name)
 	}
@@ -220,45 +220,45 @@ func (s indexing) open(m *sourceMeta, g contentsTx, name string) (*layout.Entrie
 
 // IndexKeys returns the keys that have the value under the index, sorted.
 func (s *Store) IndexKeys(name, value string) ([]string, error) {
-	if _, err := s.indexing().indexer(name); err != nil {
+	if _, err := s.indices.function(name); err != nil {
 		return nil, err
 	}
-	if r := s.inMemory(); r != nil && r.has(name) {
+	if r := s.memory.shown(); r != nil && r.has(name) {
 		return r.store.IndexKeys(name, value)
 	}
 	keys := []string{}
-	built, err := s.indexing().readBuilt(name, func(m *sourceMeta, g contentsTx) (err error) {
-		keys, err = s.indexing().keys(m, g, name, []string{value})
+	built, err := s.reader.readBuilt(name, func(m *sourceMeta, g contentsTx) (err error) {
+		keys, err = s.reader.keysOf(m, g, name, []string{value})
 		return err
 	})
 	if !built {
-		err = s.indexing().scan(name, func(key string, _ any, has []string) {
+		err = s.reader.scan(name, func(key string, _ any, has []string) {
 			if slices.Contains(has, value) {
 				keys = append(keys, key)
 			}
 		})
 		slices.Sort(keys)
 	}
-	return keys, s.explained(err)
+	return keys, s.health.explained(err)
 }
 
 // ListIndexFuncValues returns the values of the index, each once.
 func (s *Store) ListIndexFuncValues(name string) []string {
-	values, err := s.listIndexFuncValues(name)
-	s.reading().logClosed(err) // cache.Indexer has no error to return
+	values, err := s.reader.indexValuesOf(name)
+	s.reader.logClosed(err) // cache.Indexer has no error to return
 	return values
 }
 
-func (s *Store) listIndexFuncValues(name string) ([]string, error) {
-	if _, err := s.indexing().indexer(name); err != nil {
+func (rd *reader) indexValuesOf(name string) ([]string, error) {
+	if _, err := rd.s.indices.function(name); err != nil {
 		return []string{}, nil
 	}
-	if r := s.inMemory(); r != nil && r.has(name) {
+	if r := rd.s.memory.shown(); r != nil && r.has(name) {
 		return r.store.ListIndexFuncValues(name), nil
 	}
 	values := []string{}
-	built, err := s.indexing().readBuilt(name, func(m *sourceMeta, g contentsTx) error {
-		b, err := s.indexing().open(m, g, name)
+	built, err := rd.readBuilt(name, func(m *sourceMeta, g contentsTx) error {
+		b, err := rd.openIndex(m, g, name)
 		if b == nil {
 			return err
 		}
@@ -269,19 +269,19 @@ func (s *Store) listIndexFuncValues(name string) ([]string, error) {
 	})
 	if !built {
 		all := sets.New[string]()
-		err = s.indexing().scan(name, func(_ string, _ any, has []string) { all.Insert(has...) })
+		err = rd.scan(name, func(_ string, _ any, has []string) { all.Insert(has...) })
 		values = all.UnsortedList()
 	}
-	return values, s.note(err)
+	return values, rd.s.health.note(err)
 }
 
 // readBuilt calls read if the file's index has all objects. If the index is just being
 // built since it has no version, it waits for that: to call the function for each object
 // takes no less.
-func (s indexing) readBuilt(name string, read func(*sourceMeta, contentsTx) error) (built bool, err error) {
+func (rd *reader) readBuilt(name string, read func(*sourceMeta, contentsTx) error) (built bool, err error) {
 	for waited := false; ; waited = true {
-		err = s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
-			if built = s.built(m, name); !built {
+		err = rd.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
+			if built = rd.s.indices.built(m, name); !built {
 				return nil
 			}
 			return read(m, g)
@@ -289,13 +289,13 @@ func (s indexing) readBuilt(name string, read func(*sourceMeta, contentsTx) erro
 		if built || err != nil || waited {
 			return built, err
 		}
-		s.awaitTried(name)
+		rd.s.builder.await(name)
 	}
 }
 
-// awaitTried waits for the first attempt to build an index without a version.
-func (s indexing) awaitTried(name string) {
-	if tried, ok := s.tried.Load(name); ok {
+// await waits for the first attempt to build an index without a version.
+func (b *builder) await(name string) {
+	if tried, ok := b.tried.Load(name); ok {
 		<-tried.(<-chan struct{})
 	}
 }
@@ -303,38 +303,38 @@ func (s indexing) awaitTried(name string) {
 // built says whether the file's index has all objects. If it does not and is not waited
 // for, readers find the objects by its function. A view whose file has no namespace index
 // does the same; it knows no other function.
-func (s indexing) built(m *sourceMeta, name string) bool {
-	fn := s.indexSet().fns[name]
+func (x *indices) built(m *sourceMeta, name string) bool {
+	fn := x.set().fns[name]
 	im := m.Indices[name]
-	return fn == nil || s.viewed && (im.Complete || name != cache.NamespaceIndex) || im.Complete && im.Version == s.indexVersion(name, fn)
+	return fn == nil || x.s.life.viewed && (im.Complete || name != cache.NamespaceIndex) || im.Complete && im.Version == x.version(name, fn)
 }
 
-// indexVersion is the version of the function of index name. Without one from the caller
+// version is the version of the function of index name. Without one from the caller
 // it is another one for each claim: the function may depend on settings.
-func (s indexing) indexVersion(name string, fn cache.IndexFunc) string {
-	if s.unversioned(name, fn) {
-		return "claim " + s.number
+func (x *indices) version(name string, fn cache.IndexFunc) string {
+	if x.unversioned(name, fn) {
+		return "claim " + x.number
 	}
-	return cmp.Or(s.versions[name], "client-go/namespace/1")
+	return cmp.Or(x.versions[name], "client-go/namespace/1")
 }
 
-func (s indexing) unversioned(name string, fn cache.IndexFunc) bool {
-	return s.versions[name] == "" && !isNamespaceIndex(name, fn)
+func (x *indices) unversioned(name string, fn cache.IndexFunc) bool {
+	return x.versions[name] == "" && !isNamespaceIndex(name, fn)
 }
 
 // scan calls fn with each object and its values in the index. An object whose index
 // function fails has none.
-func (s indexing) scan(name string, fn func(key string, obj any, values []string)) error {
-	index := s.indexSet().fns[name]
+func (rd *reader) scan(name string, fn func(key string, obj any, values []string)) error {
+	index := rd.s.indices.set().fns[name]
 	var keys []string
 	var objs []any
-	err := s.read(func(_ *sourceMeta, _ sourceTx, g contentsTx) error {
+	err := rd.read(func(_ *sourceMeta, _ sourceTx, g contentsTx) error {
 		var raws []layout.Raw
 		if err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) }); err != nil {
 			return err
 		}
 		var err error
-		keys, objs, err = s.reading().decodeAll(raws, false)
+		keys, objs, err = rd.decodeAll(raws, false)
 		return err
 	})
 	for i := 0; i < len(objs); i++ { // goes on behind an object on which the function has ended its goroutine

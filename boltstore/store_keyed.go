@@ -12,28 +12,16 @@ import (
 // whatever key the object has. If some cannot be stored, the error says so, and the
 // others are committed. A write of an unknown type does nothing.
 func (s *Claimed) TransactionByKey(txns ...cache.ThreadSafeStoreTransaction) error {
-	if len(txns) == 0 {
-		return nil
-	}
-	b := &Batch{}
-	var errs []error
-	for _, t := range txns {
+	_, errs := s.transact(len(txns), func(i int) (c *Change, obj any, err error) {
+		t := txns[i]
 		switch t.Type {
 		case cache.TransactionTypeAdd, cache.TransactionTypeUpdate:
-			c, err := s.prepareAt(cache.Updated, t.Key, t.Object)
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			b.Changes = append(b.Changes, c)
+			c, err = s.writer.prepareAt(cache.Updated, t.Key, t.Object)
 		case cache.TransactionTypeDelete:
-			b.Changes = append(b.Changes, &Change{typ: cache.Deleted, key: t.Key})
+			c = &Change{typ: cache.Deleted, key: t.Key}
 		}
-		b.seen = seenIn(t.Object)
-	}
-	if len(errs) < len(txns) {
-		errs = append(errs, s.write(b))
-	}
+		return c, t.Object, err
+	})
 	return errors.Join(errs...)
 }
 
@@ -41,7 +29,7 @@ func (s *Claimed) TransactionByKey(txns ...cache.ThreadSafeStoreTransaction) err
 func (s *Claimed) ReplaceByKey(objs map[string]any, resourceVersion string) error {
 	changes := make(map[string]*Change, len(objs))
 	for key, obj := range objs {
-		c, err := s.prepareAt(cache.Replaced, key, obj)
+		c, err := s.writer.prepareAt(cache.Replaced, key, obj)
 		if err != nil {
 			return err
 		}

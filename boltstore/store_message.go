@@ -12,35 +12,35 @@ import (
 
 // HasMessages says whether the source's objects are stored as protobuf messages of their
 // kind, as an API server sends them in an envelope that says the kind.
-func (s *Store) HasMessages() bool { return s.codec.ID() == codec.IDProtobuf }
+func (s *source) HasMessages() bool { return s.coder.codec.ID() == codec.IDProtobuf }
 
 // MessagesAt is PageAt for a source that HasMessages. It decodes nothing: it returns each
 // object's key, version and message.
 func (s *Store) MessagesAt(at Moment, prefix string, from []byte, n int) (
 	keys, versions []string, msgs [][]byte, next []byte, err error,
 ) {
-	raws, next, err := s.rawsAt(at, prefix, from, n)
+	raws, next, err := s.reader.rawsAt(at, prefix, from, n)
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
 	keys, versions, msgs = make([]string, len(raws)), make([]string, len(raws)), make([][]byte, len(raws))
-	err = s.reading().decodeEach(raws, func(i int, key string, r *format.Record) error {
-		msg, err := s.reading().message(r)
+	err = s.reader.decodeEach(raws, func(i int, key string, r *format.Record) error {
+		msg, err := s.reader.message(r)
 		if err != nil {
 			return fmt.Errorf("record of %q: %w", key, err)
 		}
 		keys[i], versions[i], msgs[i] = key, r.ResourceVersion, msg
 		return nil
 	})
-	return keys, versions, msgs, next, s.explained(err)
+	return keys, versions, msgs, next, s.health.explained(err)
 }
 
 // message returns a verified record's message.
-func (s reading) message(r *format.Record) ([]byte, error) {
-	if err := s.sameCodec(r); err != nil {
+func (rd *reader) message(r *format.Record) ([]byte, error) {
+	if err := rd.s.coder.sameCodec(r); err != nil {
 		return nil, err
 	}
-	if !s.HasMessages() {
+	if !rd.s.HasMessages() {
 		return nil, fmt.Errorf("codec %d stores no messages", r.Codec)
 	}
 	payload, err := plain(r, nil)
@@ -60,11 +60,11 @@ func (e *Entry) Message() (msg []byte, ok bool, err error) {
 	if e.Type == cache.Deleted || e.next == nil || !e.s.HasMessages() || e.Outdated() {
 		return nil, false, nil
 	}
-	_, r, err := e.s.owner.ParseRecord(index.AppendKey(nil, e.Key), e.next)
+	_, r, err := e.s.coder.owner.ParseRecord(index.AppendKey(nil, e.Key), e.next)
 	if err != nil {
 		return nil, false, err
 	}
-	msg, err = e.s.reading().message(r)
+	msg, err = e.s.reader.message(r)
 	return msg, err == nil, err
 }
 

@@ -52,7 +52,7 @@ func (m *storeModel) check() {
 	if m.rnd.IntN(2) == 0 {
 		waitMemory(m.s)
 	}
-	sameInMemory(m.t, m.s.Store)
+	sameInMemory(m.t, m.s.source)
 	st := m.s.State()
 	if m.fresh && st.Synced {
 		m.fresh = false
@@ -126,5 +126,5 @@ func (m *storeModel) check() {
 // built, or readers who look without the index meet the failure.
 func (m *storeModel) mayLack(key, name string) bool {
 	now := m.s.metaNow()
-	return now.Indices[name].Failed > 0 || !m.s.indexing().built(now, name) && m.bad.Load() == strings.TrimPrefix(key, "ns/")
+	return now.Indices[name].Failed > 0 || !m.s.indices.built(now, name) && m.bad.Load() == strings.TrimPrefix(key, "ns/")
 }

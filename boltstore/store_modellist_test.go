@@ -168,7 +168,7 @@ func (m *storeModel) knowHidden() {
 		for i := range 6 {
 			key := fmt.Sprint("ns/o", i)
 			if n := src.contents().notes.get(index.AppendKey(nil, key)); n != nil && n.Record != nil {
-				obj, err := m.s.reading().decodeRaw(key, n.Record)
+				obj, err := m.s.reader.decodeRaw(key, n.Record)
 				m.must(err)
 				m.told[key], m.hidden[key] = obj.(*corev1.ConfigMap), true
 			}
@@ -206,7 +206,7 @@ func (m *storeModel) commitList(r *Relist, l *modelList) bool {
 	}
 	m.must(err)
 	m.begun, m.owes, m.at, m.ahead = nil, false, l.at, 0
-	m.must(m.s.indexing().buildNow(m.s.indexing().indexSet().fns)) // it is built beside other work
+	m.must(m.s.builder.now(m.s.indices.set().fns)) // it is built beside other work
 	return true
 }
 

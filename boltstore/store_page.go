@@ -31,20 +31,15 @@ func Before(key string, next []byte) bool {
 // objects, and about 256 KiB in the file, all from one commit. If n is less than one, it
 // returns one. An object is in one page only, whatever happens between pages.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
-	return s.reading().pageFor(from, n, func(_ *sourceMeta, g contentsTx) contentsTx { return g })
+	return s.reader.pageFor(from, n, false)
 }
 
 // ServerPage is Page for handlers. It is not synced before the first list, and after the
 // program has stored objects itself not before the next one. It waits for objects that are
 // being loaded into memory: handlers and readers then have the same ones.
 func (s *Claimed) ServerPage(from []byte, n int) (p Page, err error) {
-	s.awaitMemory()
-	return s.reading().pageFor(from, n, func(m *sourceMeta, g contentsTx) contentsTx {
-		if !m.listed() {
-			return contentsTx{}
-		}
-		return g
-	})
+	s.memory.await()
+	return s.reader.pageFor(from, n, true)
 }
 
 // Latest says whether ServerPage would still return that page: nothing that handlers are
@@ -54,22 +49,22 @@ func (s *Claimed) Latest(p Page) bool {
 	return p.Synced && m.Seq == p.Seq && m.Epoch == p.Epoch
 }
 
-func (s reading) pageFor(from []byte, n int, as func(*sourceMeta, contentsTx) contentsTx) (p Page, err error) {
-	err = s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
-		g = as(m, g)
-		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil
-		if g.Items == nil {
+// pageFor is Page, or ServerPage.
+func (rd *reader) pageFor(from []byte, n int, server bool) (p Page, err error) {
+	err = rd.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
+		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil && (m.listed() || !server)
+		if !p.Synced {
 			return nil
 		}
-		raws, next, err := s.pageOf(g, from, n)
+		raws, next, err := rd.pageOf(g, from, n, pageBytes)
 		if err != nil {
 			return err
 		}
 		p.Next = next
-		p.Keys, p.Objects, err = s.decodeAll(raws, false)
+		p.Keys, p.Objects, err = rd.decodeAll(raws, false)
 		return err
 	})
-	return p, s.explained(err)
+	return p, rd.s.health.explained(err)
 }
 
 // pageBytes bounds the records of a page, as they are stored. Decoded they take about
@@ -78,22 +73,22 @@ const pageBytes = 256 << 10
 
 // unpacked is about how many bytes a record of that size has once it is unpacked: packed
 // ones four times as many, and often more.
-func (s reading) unpacked(stored int) int {
-	if s.db.opts.Compression != CompressionNone {
+func (rd *reader) unpacked(stored int) int {
+	if rd.s.db.opts.Compression != CompressionNone {
 		return 4 * stored
 	}
 	return stored
 }
 
-// pageOf returns a page's records and where the next page begins.
-func (s reading) pageOf(g contentsTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
+// pageOf returns the records of a page of about so many bytes, and where the next page begins.
+func (rd *reader) pageOf(g contentsTx, from []byte, n, most int) (raws []layout.Raw, next []byte, err error) {
 	size := 0
 	next, err = layout.Page(g.Items.Cursor(), from, func(_ []byte, r layout.Raw) bool {
-		if len(raws) >= max(n, 1) || size >= pageBytes {
+		if len(raws) >= max(n, 1) || size >= most {
 			return false
 		}
 		raws = append(raws, r)
-		size += s.unpacked(len(r.Stored))
+		size += rd.unpacked(len(r.Stored))
 		return true
 	})
 	return raws, next, err

@@ -83,62 +83,75 @@ type State struct {
 // read it, State returns that of when View was called. Such a store has Confirmed as
 // [DB.States] has it.
 func (s *Store) State() State {
-	if s.viewed {
+	if s.life.viewed {
 		st := s.newestMeta().state(s.db.device)
-		s.db.confirmedSince(&st)
+		s.db.claims.confirmedSince(&st, s.db.opts.Clock.Now())
 		return st
 	}
-	inMemory, size := s.residence()
+	inMemory, size := s.memory.size()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	st := s.meta.state(s.db.device)
 	s.comparedSince(&st)
-	st.Outdated = s.outdated(s.meta)
-	st.Reindexed = maps.Clone(s.reindexed)
+	st.Outdated = s.form.reason(s.meta)
+	st.Reindexed = maps.Clone(s.builder.counted)
 	st.InMemory, st.ObjectMemory = inMemory, size
 	return st
 }
 
 // newestMeta is the meta of the newest commit. A view's own meta is that of when View was
 // called.
-func (s *Store) newestMeta() *sourceMeta {
+func (s *source) newestMeta() *sourceMeta {
 	m := s.metaNow()
-	if s.viewed {
+	if s.life.viewed {
 		_ = s.view(func(now *sourceMeta, _ sourceTx) error { m = now; return nil }) // otherwise it is the last one known
 	}
 	return m
 }
 
-// damaged notes that something in the file cannot be served. If a list has replaced it since
+// health is whether all of a source can be served.
+type health struct {
+	s   *source
+	err error         // why a part cannot be, under s.mu
+	ch  chan struct{} // closed while err is not nil, under s.mu
+}
+
+// meet notes that something in the file cannot be served. If a list has replaced it since
 // it was read, there will be another list.
-func (s *Store) damaged(err error) {
-	s.mu.Lock()
-	first, own := s.broken == nil, s.meta != nil && !s.viewed && !s.expectant && s.producer == nil && !s.meta.everListed()
-	s.broken = err
+func (hl *health) meet(err error) {
+	hl.s.mu.Lock()
+	m, w := hl.s.meta, &hl.s.writer
+	own := m != nil && !hl.s.life.viewed && !w.expectant && w.producer == nil && !m.everListed()
+	first := hl.err == nil
+	hl.err = err
 	if first {
-		close(s.brokenCh)
+		close(hl.ch)
 	}
-	s.mu.Unlock()
-	ended := s.db.damage() != nil // memory stays as the last commit left it
+	hl.s.mu.Unlock()
+	ended := hl.s.db.h.met() != nil // memory stays as the last commit left it
 	if !ended {
-		s.forget()
+		hl.s.memory.forget()
 	}
 	switch {
 	case ended: // it is said of the file
-	case first && s.viewed:
-		s.tellClaim(err)
+	case first && hl.s.life.viewed:
+		claim := hl.s.db.claims.find(hl.s.id) // only the claim can have the source read again
+		if claim != nil && !hl.s.coder.guessed && claim.form.typeHash == hl.s.form.typeHash &&
+			claim.coder.codec.ID() == hl.s.coder.codec.ID() {
+			claim.health.meet(err)
+		}
 	case first && own:
-		s.db.log().Error(err, "Damage found, some objects that the program has stored cannot be read", "source", s.source.String(), "file", s.db.path)
+		hl.s.db.log().Error(err, "Damage found, some objects that the program has stored cannot be read", "source", hl.s.name.String(), "file", hl.s.db.path)
 	case first:
-		s.db.log().Error(err, "Damage found, the source will be read from the server again", "source", s.source.String(), "file", s.db.path)
+		hl.s.db.log().Error(err, "Damage found, the source will be read from the server again", "source", hl.s.name.String(), "file", hl.s.db.path)
 	}
 }
 
 // Err says why a part of the source cannot be served, nil if all of it can.
-func (s *Store) Err() error {
+func (s *source) Err() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.broken
+	return s.health.err
 }
 
 // Damaged is closed once Err is not nil. After a relist has healed the source, Damaged
@@ -146,7 +159,7 @@ func (s *Store) Err() error {
 func (s *Claimed) Damaged() <-chan struct{} {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.brokenCh
+	return s.health.ch
 }
 
 // Reasons that [Store.Outdated] gives. A relist replaces the objects.
@@ -159,19 +172,19 @@ const (
 // type or the transform has changed. "" means that it need not be listed.
 // Claim.ServeOutdated serves the objects until then. A source that a program fills itself
 // is not listed: its contents are removed with the next write.
-func (s *Store) Outdated() string {
+func (s *source) Outdated() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.outdated(s.meta)
+	return s.form.reason(s.meta)
 }
 
-func (s *Store) outdated(m *sourceMeta) string {
+func (f *form) reason(m *sourceMeta) string {
 	switch {
 	case m.Contents == contentsNone:
 		return ""
-	case m.TypeHash != s.typeHash:
+	case m.TypeHash != f.typeHash:
 		return OutdatedType
-	case m.Transform != s.transform:
+	case m.Transform != f.transform:
 		return OutdatedTransform
 	}
 	return ""

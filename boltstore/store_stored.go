@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -36,27 +35,27 @@ func idOf(r *format.Record) recordID { return recordID{r.Stored, r.CRC} }
 
 // FilledByProgram says whether the source is the program's own: no informer feeds it or
 // has listed it in an earlier life.
-func (s *Claimed) FilledByProgram() bool { return s.filledByProgram(s.metaNow()) }
+func (s *Claimed) FilledByProgram() bool { return s.writer.filledByProgram(s.metaNow()) }
 
-func (s *Store) filledByProgram(m *sourceMeta) bool { return !s.expectsProducer() && !m.everListed() }
+func (w *writer) filledByProgram(m *sourceMeta) bool { return !w.expectsProducer() && !m.everListed() }
 
 // ExpectProducer notes that a producer will be attached. Until its first list the source
 // is not whole.
 func (s *Claimed) ExpectProducer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expectant = true
+	s.writer.expectant = true
 }
 
-func (s *Store) expectsProducer() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.expectant || s.producer != nil
+func (w *writer) expectsProducer() bool {
+	w.s.mu.RLock()
+	defer w.s.mu.RUnlock()
+	return w.expectant || w.producer != nil
 }
 
 // Key returns the key of obj, or a cache.KeyError.
-func (s *Store) Key(obj any) (string, error) {
-	key, err := s.callKeyFunc(obj)
+func (s *source) Key(obj any) (string, error) {
+	key, err := s.coder.key(obj)
 	if err != nil {
 		return "", cache.KeyError{Obj: obj, Err: err}
 	}
@@ -66,51 +65,48 @@ func (s *Store) Key(obj any) (string, error) {
 // GetStored is GetByKey with the time. It reads the file. An object that an informer has
 // stored has no time: its time is Lost.
 func (s *Claimed) GetStored(key string) (o Stored, exists bool, err error) {
-	err = s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
+	err = s.reader.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 		r, ok := g.Items.Find(index.AppendKey(nil, key))
 		if !ok {
 			return nil
 		}
-		objs, err := s.reading().storedOf(m, []layout.Raw{r}, true)
+		objs, err := s.reader.storedOf(m, []layout.Raw{r}, true)
 		if err == nil {
 			o, exists = objs[0], true
 		}
 		return err
 	})
-	if s.note(err) != nil {
-		return Stored{}, false, fmt.Errorf("boltstore: %s: %w", s.source, err)
-	}
-	return o, exists, nil
+	return o, exists, s.health.explained(err)
 }
 
 // PageStored is Page for objects with their times. With an error it returns the page's
 // other objects.
 func (s *Claimed) PageStored(from []byte, n int) (objs []Stored, next []byte, err error) {
-	err = s.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
+	err = s.reader.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 		if g.Items == nil {
 			return nil
 		}
-		raws, after, err := s.reading().pageOf(g, from, n)
+		raws, after, err := s.reader.pageOf(g, from, n, pageBytes)
 		if err != nil {
 			return err
 		}
 		next = after
-		objs, err = s.reading().storedOf(m, raws, false)
+		objs, err = s.reader.storedOf(m, raws, false)
 		objs = slices.DeleteFunc(objs, func(o Stored) bool { return o.Object == nil })
 		return err
 	})
-	return objs, next, s.explained(err)
+	return objs, next, s.health.explained(err)
 }
 
 // storedOf decodes records with their times. keep is as for decodeAll.
-func (s reading) storedOf(m *sourceMeta, raws []layout.Raw, keep bool) ([]Stored, error) {
+func (rd *reader) storedOf(m *sourceMeta, raws []layout.Raw, keep bool) ([]Stored, error) {
 	objs := make([]Stored, len(raws))
-	err := s.decodeEach(raws, func(i int, key string, r *format.Record) (err error) {
+	err := rd.decodeEach(raws, func(i int, key string, r *format.Record) (err error) {
 		o := Stored{Key: key, is: idOf(r)}
-		if o.Object, err = s.decode(key, r, keep); err != nil {
+		if o.Object, err = rd.decode(key, r, keep); err != nil {
 			return err
 		}
-		o.Time, o.Lost = m.storedAt(s.db.device, r.Stored)
+		o.Time, o.Lost = m.storedAt(rd.s.db.device, r.Stored)
 		objs[i] = o
 		return nil
 	})

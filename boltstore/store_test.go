@@ -52,7 +52,7 @@ func testStoreIsAnIndexer(t *testing.T, o Options) {
 			both(t, model, store, randomWrite(r, rv))
 			if step%10 == 9 {
 				waitMemory(store)
-				sameInMemory(t, store.Store)
+				sameInMemory(t, store.source)
 				compareIndexers(t, model, store)
 			}
 		}
@@ -215,7 +215,7 @@ func TestIndexersChange(t *testing.T) {
 		db := openTest(t, path, Options{})
 		s := claimTest(t, db, Claim{})
 		if !life.without {
-			s.versions = map[string]string{"f": life.version}
+			s.indices.versions = map[string]string{"f": life.version}
 			if err := s.AddIndexers(cache.Indexers{"f": by(life.field)}); err != nil {
 				t.Fatal(err)
 			}

@@ -10,17 +10,26 @@ import (
 	"github.com/kubewake/kubewake/internal/objmeta"
 )
 
+// form is the form of the objects that the program knows. s.mu guards it.
+type form struct {
+	s         *source
+	typeHash  string // structure hash of the Go type
+	transform string
+	again     func(any) (any, error) // see TransformAgain
+	lenient   bool                   // outdated objects are served
+}
+
 // SetTransformVersion names the transform of the objects to come, and its version.
 // Objects stored under another one are not served until a relist has replaced them. ""
 // means no transform.
 func (s *Claimed) SetTransformVersion(v string) {
 	s.mu.Lock()
-	changed := s.transform != v
-	s.transform = v
+	changed := s.form.transform != v
+	s.form.transform = v
 	s.mu.Unlock()
 	if changed {
-		s.forget()
-		s.settleMemory()
+		s.memory.forget()
+		s.memory.settle()
 	}
 }
 
@@ -33,7 +42,7 @@ func (s *Claimed) SetTransformVersion(v string) {
 func (s *Claimed) TransformAgain(fn func(obj any) (any, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.again = fn
+	s.form.again = fn
 }
 
 // Outdated says whether the object after the change was stored under another Go type or
@@ -42,24 +51,24 @@ func (s *Claimed) TransformAgain(fn func(obj any) (any, error)) {
 func (e *Entry) Outdated() bool {
 	e.s.mu.RLock()
 	defer e.s.mu.RUnlock()
-	return e.s.hides(e.s.meta) || !e.present && e.Seq < e.s.meta.Formed
+	return e.s.form.hides(e.s.meta) || !e.present && e.Seq < e.s.meta.Formed
 }
 
 // decode decodes a record of the entry. old says that it is not the object after the
 // change, and may have been stored under an earlier transform.
 func (e *Entry) decode(raw []byte, old bool) (any, error) {
 	e.s.mu.RLock()
-	again, m := e.s.again, e.s.meta
-	earlier := again != nil && old && (e.s.hides(m) || e.Seq < m.Reformed)
+	again, m := e.s.form.again, e.s.meta
+	earlier := again != nil && old && (e.s.form.hides(m) || e.Seq < m.Reformed)
 	e.s.mu.RUnlock()
 	if !earlier {
-		return e.s.reading().decodeRaw(e.Key, raw)
+		return e.s.reader.decodeRaw(e.Key, raw)
 	}
-	_, r, err := e.s.owner.ParseRecord(index.AppendKey(nil, e.Key), raw)
+	_, r, err := e.s.coder.owner.ParseRecord(index.AppendKey(nil, e.Key), raw)
 	if err != nil {
 		return nil, err
 	}
-	obj, err := e.s.reading().decodeNew(e.Key, r) // the transform may write to it
+	obj, err := e.s.reader.decodeNew(e.Key, r) // the transform may write to it
 	if err != nil {
 		return nil, err
 	}
@@ -82,44 +91,44 @@ func asKnown(obj any, transform func(any) (any, error)) (any, error) {
 }
 
 // hides says whether reads show nothing of the contents. The caller holds mu.
-func (s *Store) hides(m *sourceMeta) bool {
-	return m.Contents == contentsPartial || s.outdated(m) != "" && !(s.lenient && s.decodes(m))
+func (f *form) hides(m *sourceMeta) bool {
+	return m.Contents == contentsPartial || f.reason(m) != "" && !(f.lenient && f.readable(m))
 }
 
-func (s *Store) hidden() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.hides(s.meta)
+func (f *form) hidden() bool {
+	f.s.mu.RLock()
+	defer f.s.mu.RUnlock()
+	return f.hides(f.s.meta)
 }
 
-// decodes says whether the claim's codec can read the records. A view has the file's.
-func (s *Store) decodes(m *sourceMeta) bool {
+// readable says whether the claim's codec can read the records. A view has the file's.
+func (f *form) readable(m *sourceMeta) bool {
 	_, was, _ := strings.Cut(m.TypeHash, ofCodec)
-	_, is, _ := strings.Cut(s.typeHash, ofCodec)
-	return s.viewed || was == is
+	_, is, _ := strings.Cut(f.typeHash, ofCodec)
+	return f.s.life.viewed || was == is
 }
 
 // hideUnreadable hides outdated contents after all if some of their objects cannot be decoded
 // in the claim's Go type. They are no damage. Damaged objects say nothing about the others.
-func (s *Store) hideUnreadable() {
-	if m := s.metaNow(); !s.lenient || m.Contents == contentsNone || m.TypeHash == s.typeHash {
+func (f *form) hideUnreadable() {
+	if m := f.s.metaNow(); !f.lenient || m.Contents == contentsNone || m.TypeHash == f.typeHash {
 		return
 	}
 	var unreadable atomic.Bool
-	err := s.read(func(_ *sourceMeta, _ sourceTx, g contentsTx) error {
+	err := f.s.reader.read(func(_ *sourceMeta, _ sourceTx, g contentsTx) error {
 		var raws []layout.Raw
 		err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) })
-		_ = s.reading().decodeEach(raws, func(_ int, key string, r *format.Record) error { // reads note damage
-			_, err := s.reading().decodeNew(key, r)
+		_ = f.s.reader.decodeEach(raws, func(_ int, key string, r *format.Record) error { // reads note damage
+			_, err := f.s.reader.decodeNew(key, r)
 			unreadable.CompareAndSwap(false, err != nil)
 			return nil
 		})
 		return err
 	})
 	if err == nil && unreadable.Load() { // otherwise the next read notes why
-		s.mu.Lock()
-		s.lenient = false
-		s.mu.Unlock()
+		f.s.mu.Lock()
+		f.lenient = false
+		f.s.mu.Unlock()
 	}
 }
 

@@ -26,7 +26,7 @@ func (db *DB) View(src Source) (*Store, error) {
 		if !ok {
 			return ErrNoSource
 		}
-		if m, err = db.readMeta(s); err != nil {
+		if m, err = db.parsed.meta(s); err != nil {
 			return err
 		}
 		m = m.clone()
@@ -35,26 +35,26 @@ func (db *DB) View(src Source) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: view %s in %s: %w", src, db.path, err)
 	}
-	c, err := db.viewOf(m)
+	c, err := db.claims.viewOf(m)
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: view %s in %s: %w", src, db.path, err)
 	}
-	s, err := db.newStore(c)
+	s, err := newSource(db, c)
 	if err != nil {
 		return nil, err
 	}
-	s.viewed, s.meta, s.transform = true, m, m.Transform
-	s.lenient = true // a claim may store objects of another type or transform from now on
-	s.faithful = c.Codec != nil || s.typeHash == m.TypeHash
-	s.typeHash = m.TypeHash // the view reads records of any program
-	s.indexers.fns[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc
-	s.indexing().find(m)
-	return s, nil
+	s.life.viewed, s.meta, s.form.transform = true, m, m.Transform
+	s.form.lenient = true // a claim may store objects of another type or transform from now on
+	s.coder.guessed = c.Codec == nil && s.form.typeHash != m.TypeHash
+	s.form.typeHash = m.TypeHash // the view reads records of any program
+	s.indices.indexers.fns[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc
+	s.indices.find(m)
+	return &Store{s}, nil
 }
 
 // find takes up the indices that the file, as of m, has for a view.
-func (s indexing) find(m *sourceMeta) {
-	s.change(func(fns cache.Indexers) {
+func (x *indices) find(m *sourceMeta) {
+	x.change(func(fns cache.Indexers) {
 		for name, im := range m.Indices {
 			if im.Complete && fns[name] == nil {
 				fns[name] = func(any) ([]string, error) {
@@ -65,24 +65,15 @@ func (s indexing) find(m *sourceMeta) {
 	})
 }
 
-// tellClaim reports damage that a view has met to this process's claim of the source, if
-// there is one. Only the claim can have the source read again.
-func (s *Store) tellClaim(err error) {
-	claim := s.db.claimOf(s.id)
-	if claim != nil && s.faithful && claim.typeHash == s.typeHash && claim.codec.ID() == s.codec.ID() {
-		claim.damaged(err)
-	}
-}
-
 // viewOf finds the Go type and the codec of m's records. Types and codecs that only the
 // program knows are found while the source is claimed.
-func (db *DB) viewOf(m *sourceMeta) (Claim, error) {
+func (cl *claims) viewOf(m *sourceMeta) (Claim, error) {
 	example, err := exampleOf(m)
-	s := db.claimOf(m.Source.ID())
-	if s != nil && s.typeHash == m.TypeHash && (err != nil || !hasCodec(example, s.codec.ID())) {
+	s := cl.find(m.Source.ID())
+	if s != nil && s.form.typeHash == m.TypeHash && (err != nil || !hasCodec(example, s.coder.codec.ID())) {
 		u := &unstructured.Unstructured{} // in place of the claim's type
 		u.SetGroupVersionKind(schema.FromAPIVersionAndKind(m.APIVersion, m.Kind))
-		return Claim{Source: m.Source, Example: u, Codec: s.codec}, nil
+		return Claim{Source: m.Source, Example: u, Codec: s.coder.codec}, nil
 	}
 	if _, id, own := strings.Cut(m.TypeHash, ofCodec); own && err == nil && m.Contents != contentsNone {
 		err = fmt.Errorf("a codec of a program's own, %s, has stored its objects: they can be read while that program runs, from its DB or over its socket", id)

@@ -36,7 +36,7 @@ func TestViewOfAnotherType(t *testing.T) {
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	srv := server{}
 	srv.set(configMap("ns", "a", 1, map[string]string{"words": "x"}))
-	s.typeHash = "of an earlier build"
+	s.form.typeHash = "of an earlier build"
 	relist(t, s, "5", RelistOptions{}, srv.list(), 5)
 	closeTest(t, db)
 

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
@@ -25,16 +28,34 @@ func (s *Claimed) Update(obj any) error { return s.writeOne(cache.Updated, obj) 
 // as a cache.ExplicitKey.
 func (s *Claimed) Delete(obj any) error { return s.writeOne(cache.Deleted, obj) }
 
-// prepareLocal is Prepare for a write by the program. A delete needs only the key.
-func (s *Claimed) prepareLocal(typ cache.DeltaType, obj any) (*Change, error) {
-	if typ == cache.Deleted {
-		return s.PrepareGone(obj)
+// writer is who writes the source, and what waits to be written. s.mu guards what has no lock.
+type writer struct {
+	s         *source
+	producer  Producer
+	expectant bool           // see ExpectProducer
+	current   sync.Mutex     // see makeCurrent
+	underWay  sync.WaitGroup // writes by the program
+	queue     []*direct
+	seen      *string     // version of the program's last write, nil once the server's is newer
+	awake     atomic.Bool // wake was called, or something was left, since the committer last took
+	stale     atomic.Uint64
+	committed time.Time // the last commit; only the committer uses it
+}
+
+// prepare is Prepare for a write by the program. A delete needs only the key.
+func (w *writer) prepare(typ cache.DeltaType, obj any) (*Change, error) {
+	c, err := w.identify(typ, obj)
+	if err != nil {
+		return nil, err
 	}
-	return s.Prepare(typ, obj)
+	if typ == cache.Deleted {
+		c.obj = nil
+	}
+	return w.finish(c)
 }
 
 func (s *Claimed) writeOne(typ cache.DeltaType, obj any) error {
-	c, err := s.prepareLocal(typ, obj)
+	c, err := s.writer.prepare(typ, obj)
 	if err != nil {
 		return err
 	}
@@ -55,24 +76,24 @@ func seenIn(obj any) *string {
 // writes to a source that it fills itself. No list would replace them, and the new
 // objects would be hidden with them.
 func (s *Claimed) makeCurrent() error {
-	if !s.hidden() {
+	if !s.form.hidden() {
 		return nil
 	}
-	s.currentLock.Lock()
-	defer s.currentLock.Unlock()
+	s.writer.current.Lock()
+	defer s.writer.current.Unlock()
 	why := s.Outdated()
-	if !s.hidden() || !s.FilledByProgram() {
+	if !s.form.hidden() || !s.FilledByProgram() {
 		return nil
 	}
 	s.db.log().Info("Warning: what the program has stored is removed, since it is outdated",
-		"source", s.source.String(), "reason", why)
+		"source", s.name.String(), "reason", why)
 	return s.Empty()
 }
 
 // write commits a batch of the program's and waits for the commit.
-func (s *Store) write(b *Batch) error {
+func (s *Claimed) write(b *Batch) error {
 	if len(b.Changes) > 0 || b.replaces {
-		if err := (&Claimed{s}).makeCurrent(); err != nil {
+		if err := s.makeCurrent(); err != nil {
 			return err
 		}
 	}
@@ -81,15 +102,15 @@ func (s *Store) write(b *Batch) error {
 	s.mu.Lock()
 	if s.ending() { // what comes from now on must not keep Close or Release waiting
 		s.mu.Unlock()
-		return fmt.Errorf("boltstore: write to %s: its informer has ended and released it, or the file is being closed: %w", s.source, ErrClosed)
+		return fmt.Errorf("boltstore: write to %s: its informer has ended and released it, or the file is being closed: %w", s.name, ErrClosed)
 	}
-	if s.producer != nil {
+	if s.writer.producer != nil {
 		s.mu.Unlock()
-		return s.errFed()
+		return s.writer.errFed()
 	}
-	s.writes.Add(1)
-	defer s.writes.Done()
-	s.queue = append(s.queue, d)
+	s.writer.underWay.Add(1)
+	defer s.writer.underWay.Done()
+	s.writer.queue = append(s.writer.queue, d)
 	s.mu.Unlock()
 	s.wake(true)
 	select {
@@ -100,48 +121,56 @@ func (s *Store) write(b *Batch) error {
 		case err := <-d.done:
 			return err
 		default:
-			return fmt.Errorf("boltstore: %s: %w", s.source, ErrClosed)
+			return fmt.Errorf("boltstore: %s: %w", s.name, ErrClosed)
 		}
 	}
 }
 
 // take returns the next direct write, nil if none waits.
-func (s *Store) take() *direct {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.queue) == 0 {
+func (w *writer) take() *direct {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	if len(w.queue) == 0 {
 		return nil
 	}
-	d := s.queue[0]
-	s.queue = s.queue[1:]
+	d := w.queue[0]
+	w.queue = w.queue[1:]
 	return d
 }
 
-func (s *Store) failDirect(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, d := range s.queue {
+func (w *writer) fail(err error) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	for _, d := range w.queue {
 		d.done <- err
 	}
-	s.queue = nil
+	w.queue = nil
 }
 
 // Transaction applies several writes in one commit. The error names those that cannot be
 // stored; the others are committed. A write of an unknown type does nothing.
 func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError {
-	if len(txns) == 0 {
+	good, errs := s.transact(len(txns), func(i int) (*Change, any, error) {
+		c, err := s.writer.prepareOf(txns[i])
+		return c, txns[i].Object, err
+	})
+	if len(errs) == 0 {
 		return nil
 	}
+	return &cache.TransactionError{SuccessfulIndices: good, TotalTransactions: len(txns), Errors: errs}
+}
+
+// transact commits what prepare makes of n writes. Each may be no change.
+func (s *Claimed) transact(n int, prepare func(i int) (c *Change, obj any, err error)) (good []int, errs []error) {
 	b := &Batch{}
-	good := []int{}
-	var errs []error
-	for i, t := range txns {
-		c, err := s.prepareOf(t)
+	good = []int{}
+	for i := range n {
+		c, obj, err := prepare(i)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		good, b.seen = append(good, i), seenIn(t.Object)
+		good, b.seen = append(good, i), seenIn(obj)
 		if c != nil {
 			b.Changes = append(b.Changes, c)
 		}
@@ -151,21 +180,18 @@ func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError
 			good, errs = []int{}, append(errs, err)
 		}
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return &cache.TransactionError{SuccessfulIndices: good, TotalTransactions: len(txns), Errors: errs}
+	return good, errs
 }
 
-// prepareOf is prepareLocal for a transaction, nil for one that does nothing.
-func (s *Claimed) prepareOf(t cache.Transaction) (*Change, error) {
+// prepareOf is prepare for a transaction, nil for one that does nothing.
+func (w *writer) prepareOf(t cache.Transaction) (*Change, error) {
 	switch t.Type {
 	case cache.TransactionTypeAdd, cache.TransactionTypeUpdate:
-		return s.prepareLocal(cache.Updated, t.Object)
+		return w.prepare(cache.Updated, t.Object)
 	case cache.TransactionTypeDelete:
-		return s.prepareLocal(cache.Deleted, t.Object)
+		return w.prepare(cache.Deleted, t.Object)
 	}
-	_, err := s.identify(cache.Updated, t.Object)
+	_, err := w.identify(cache.Updated, t.Object)
 	return nil, err
 }
 
@@ -187,7 +213,7 @@ func (s *Claimed) Replace(objs []any, resourceVersion string) error {
 // as in Replace.
 func (s *Claimed) Bookmark(rv string) {
 	if err := s.BookmarkErr(rv); err != nil && !errors.Is(err, ErrClosed) {
-		s.db.log().Error(err, "Bookmark not stored", "source", s.source.String())
+		s.db.log().Error(err, "Bookmark not stored", "source", s.name.String())
 	}
 }
 
@@ -204,45 +230,45 @@ func (s *Claimed) AddIndexers(add cache.Indexers) error {
 		return err
 	}
 	add = maps.Clone(add) // the caller may change its map while the file's indices are built
-	if err := s.indexing().add(add); err != nil {
+	if err := s.builder.add(add); err != nil {
 		return err
 	}
-	if err := s.indexing().buildVersioned(add); err != nil {
-		s.indexing().remove(add)
-		return fmt.Errorf("boltstore: %s: %w", s.source, err)
+	if err := s.builder.buildVersioned(add); err != nil {
+		s.builder.remove(add)
+		return fmt.Errorf("boltstore: %s: %w", s.name, err)
 	}
 	return nil
 }
 
 // errReleased returns an error once another claim may have written. The store must then
 // not write the state that it remembers.
-func (s *Store) errReleased() error {
-	if s.db.claimOf(s.id) != s {
-		return fmt.Errorf("boltstore: %s was released: %w", s.source, ErrClosed)
+func (s *source) errReleased() error {
+	if s.db.claims.find(s.id) != s {
+		return fmt.Errorf("boltstore: %s was released: %w", s.name, ErrClosed)
 	}
 	return nil
 }
 
 // bucket returns the source's buckets. If a claimed source has none, damage has taken
 // them.
-func (s *Store) bucket(tx *bolt.Tx) (sourceTx, error) {
+func (s *source) bucket(tx *bolt.Tx) (sourceTx, error) {
 	src, ok := s.db.h.source(tx, s.id)
 	switch {
 	case ok:
 		return src, nil
 	case s.errReleased() == nil:
-		return src, fmt.Errorf("%w: %w: %s", errTripped, ErrNoSource, s.source)
+		return src, fmt.Errorf("%w: %w: %s", errTripped, ErrNoSource, s.name)
 	}
-	return src, fmt.Errorf("%w: %s", ErrNoSource, s.source)
+	return src, fmt.Errorf("%w: %s", ErrNoSource, s.name)
 }
 
 // updateMeta changes the source in its own transaction.
-func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error) error {
+func (s *source) updateMeta(fn func(sourceTx, *sourceMeta) error) error {
 	return s.updateMetaThen(fn, func() {})
 }
 
 // updateMetaThen is updateMeta. It calls visible once readers see the change.
-func (s *Store) updateMetaThen(fn func(sourceTx, *sourceMeta) error, visible func()) error {
+func (s *source) updateMetaThen(fn func(sourceTx, *sourceMeta) error, visible func()) error {
 	var m *sourceMeta
 	return s.db.h.update(func(tx *bolt.Tx) error {
 		if err := s.errReleased(); err != nil {
@@ -258,7 +284,7 @@ func (s *Store) updateMetaThen(fn func(sourceTx, *sourceMeta) error, visible fun
 		}
 		return src.putMeta(m)
 	}, func() {
-		s.setMeta(m)
+		s.setMeta(m, nil)
 		visible()
 	})
 }
@@ -267,7 +293,7 @@ func (s *Store) updateMetaThen(fn func(sourceTx, *sourceMeta) error, visible fun
 // says whether it has. The next commit, such as the first list's, begins with the meta in
 // memory and writes the change, too. So a program that starts with many new sources waits for
 // the disk less often. It is for what the next life finds out again if this one ends before.
-func (s *Store) noteWithList(fn func(*sourceMeta)) bool {
+func (s *source) noteWithList(fn func(*sourceMeta)) bool {
 	s.db.h.writeMu.Lock()
 	defer s.db.h.writeMu.Unlock()
 	m := s.metaNow()
@@ -276,6 +302,6 @@ func (s *Store) noteWithList(fn func(*sourceMeta)) bool {
 	}
 	m = m.clone()
 	fn(m)
-	s.setMeta(m)
+	s.setMeta(m, nil)
 	return true
 }

@@ -6,11 +6,11 @@ package boltstore
 
 // AwaitsPlain says whether a plain handler was added to the source since it was made, in
 // this life or an earlier one. It is true if the file does not know.
-func (s *Claimed) AwaitsPlain() bool { return !s.noPlain.Load() }
+func (s *Claimed) AwaitsPlain() bool { return !s.handlers.noPlain.Load() }
 
 // AddsPlain says that a plain handler is being added. The next commit writes it, or
 // ExpectPlain does.
-func (s *Claimed) AddsPlain() { s.noPlain.Store(false) }
+func (s *Claimed) AddsPlain() { s.handlers.noPlain.Store(false) }
 
 // ExpectPlain makes sure that the file says that a plain handler was added. Call it
 // before the handler's first call: the next life owes deletes only to handlers that it
@@ -32,11 +32,11 @@ func (s *Claimed) ExpectPlain() error {
 // of another cluster.
 func (s *Claimed) SetTold(seq uint64) {
 	for {
-		old := s.told.Load()
-		if seq <= old || s.told.CompareAndSwap(old, seq) {
+		old := s.handlers.told.Load()
+		if seq <= old || s.handlers.told.CompareAndSwap(old, seq) {
 			return
 		}
 	}
 }
 
-func (s *Store) toldChanged() bool { return s.told.Load() > s.metaNow().Told }
+func (hs *handlers) toldChanged() bool { return hs.told.Load() > hs.s.metaNow().Told }
