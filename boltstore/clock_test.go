@@ -187,7 +187,6 @@ func TestFirstListAcrossBoots(t *testing.T) {
 			if err := r.PageTo([]runtime.Object{configMap("ns", "a", 1, nil)}, listing.Progress{ResourceVersion: "1", Newest: "1", Continue: "more", Began: dev.Now()}); err != nil {
 				t.Fatal(err)
 			}
-			r.Abort()
 			s.Release()
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
@@ -200,7 +199,6 @@ func TestFirstListAcrossBoots(t *testing.T) {
 			if r, err = s.BeginRelist(RelistOptions{TakeUp: true, OnError: onError}); err != nil {
 				t.Fatal(err)
 			}
-			defer r.Abort()
 			at, ok := r.TakenUp()
 			if !ok {
 				t.Fatal("not taken up")

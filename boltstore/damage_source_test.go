@@ -72,7 +72,6 @@ func relistFails(t *testing.T, s *Claimed, objs []runtime.Object) {
 		_, err = r.Commit("999", time.Now())
 	}
 	if r != nil {
-		r.Abort()
 	}
 	if !errors.Is(err, ErrDamaged) {
 		t.Error(err)

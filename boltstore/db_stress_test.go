@@ -235,7 +235,6 @@ func (l *load) relist() error {
 	if err != nil {
 		return err
 	}
-	defer r.Abort()
 	for page := range slices.Chunk(l.list(), 100) {
 		if err := r.Page(page); err != nil {
 			return err

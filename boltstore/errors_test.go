@@ -14,9 +14,8 @@ import (
 func TestErrorsNameTheirSubject(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{Indexers: cache.Indexers{"words": indexers["words"]}})
-	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	_, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	must(t, err)
-	r.Abort()
 	must(t, db.Close())
 	for name, call := range map[string]func() error{
 		"Add":           func() error { return s.Add(configMap("ns", "a", 1, nil)) },

@@ -220,7 +220,6 @@ func relistAgain(t testing.TB, s *Claimed, rv string, objs []runtime.Object) (li
 			_, err = r.Commit(rv, time.Now())
 		}
 		if r != nil {
-			r.Abort()
 		}
 		switch {
 		case err == nil:

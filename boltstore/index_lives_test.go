@@ -183,7 +183,6 @@ func (m *indexLives) list() {
 	m.rv++
 	r, err := m.s.BeginRelist(o)
 	must(m, err)
-	defer r.Abort()
 	raw := r.ByMetadata() && m.rnd.IntN(2) == 0
 	m.say("list at %d: %+v raw %v", m.rv, o, raw)
 	for page := range slices.Chunk(m.srv.list(), 3) {

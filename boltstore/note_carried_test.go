@@ -70,7 +70,6 @@ func TestNamelessOfAnInterruptedList(t *testing.T) {
 	if err := l.read(r, from, 2); err != nil {
 		t.Fatal(err)
 	}
-	r.Abort()
 	if from := l.attempt(s, 1000); from != 2 {
 		t.Fatal(from)
 	}

@@ -248,7 +248,6 @@ func TestNotedIsNotSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Abort()
 	got, err := r.Compare([]listing.Object{{Namespace: "ns", Name: "a", UID: "uid-a", ResourceVersion: "1"}, {Namespace: "ns", Name: "b", UID: "uid-b", ResourceVersion: "2"}})
 	if err != nil || !slices.Equal(got, []listing.Match{listing.MatchDiffers, listing.MatchSame}) {
 		t.Fatal(got, err)

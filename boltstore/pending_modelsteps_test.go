@@ -82,7 +82,6 @@ func (m *pendingModel) page() {
 		if !failed(err) {
 			m.fatal(err)
 		}
-		m.list.Abort()
 		m.list = nil
 	}
 }

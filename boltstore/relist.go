@@ -116,7 +116,8 @@ func (it listedItem) bytes() int { return it.c.Size() + it.size }
 // unpacked is about bytes, with the change's payload before packing.
 func (it listedItem) unpacked() int { return it.bytes() + max(it.c.size-len(it.c.payload), 0) }
 
-// BeginRelist starts a relist. The caller ends it with Commit or Abort.
+// BeginRelist starts a relist. The caller ends it with Commit, or forgets it: what it has
+// committed stays, and is repeated by the next one, or taken up.
 func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	if err := s.db.h.sound(s.Err() != nil); err != nil {
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", s.name, err)

@@ -198,10 +198,6 @@ func (r *Relist) Journaled() uint64 {
 	return r.s.metaNow().Seq
 }
 
-// Abort ends the relist. What it has committed stays, and is repeated by the next one, or
-// taken up. After Commit, Abort does nothing.
-func (r *Relist) Abort() {}
-
 // forget is for records that are all new: from the server, mended or none.
 func (hl *health) forget() {
 	hl.s.mu.Lock()

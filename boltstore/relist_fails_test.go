@@ -63,7 +63,6 @@ func TestErrOfARelist(t *testing.T) {
 					_, err = r.Commit("3", clk.Now())
 					must(t, err)
 				case "begins again":
-					r.Abort()
 					db.h.setHook(func(*bolt.Tx) error { return errRefused })
 					r, err = begin()
 					if err = try(r, err); !errors.Is(err, errRefused) {
@@ -71,14 +70,11 @@ func TestErrOfARelist(t *testing.T) {
 					}
 					fails("the next try", time.Minute)
 					db.h.setHook(nil)
-					r.Abort()
 					must(t, try(begin()))
 				case "is given up":
-					r.Abort()
 					fails("aborted", time.Minute)
 					clk.Step(5 * time.Minute)
 				case "ends":
-					r.Abort()
 					s.Release()
 				}
 				if err, st := db.Err(), db.Stats(); err != nil || st.Failing != 0 {

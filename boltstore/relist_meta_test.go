@@ -79,7 +79,6 @@ func TestEmptiedWhileListed(t *testing.T) {
 			if _, err := r.Commit("9", time.Now()); !errors.Is(err, ErrAbandoned) {
 				t.Errorf("committed: %v", err)
 			}
-			r.Abort()
 			if st := s.State(); st.Synced || st.Objects > 0 || s.Epoch() != 1 {
 				t.Errorf("epoch %d, %+v", s.Epoch(), st)
 			}

@@ -39,7 +39,6 @@ func TestFirstListOfOnePage(t *testing.T) {
 				before := db.Stats().Transactions.Count()
 				r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 				must(t, err)
-				r.Abort() // before a page has come
 				r, err = s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 				must(t, err)
 				must(t, r.PageTo(srv.list(), listing.Progress{ResourceVersion: "100", Newest: "100", Began: began}))
@@ -47,7 +46,6 @@ func TestFirstListOfOnePage(t *testing.T) {
 				if n := db.Stats().Transactions.Count() - before; n != 0 || !r.Consistent() {
 					t.Errorf("%d transactions before the commit, consistent %v", n, r.Consistent())
 				}
-				r.Abort() // it is tried again
 				if n := db.Stats().Transactions.Count() - before; n != 0 {
 					t.Errorf("giving up a list that has written nothing took %d transactions", n)
 				}

@@ -53,7 +53,6 @@ func TestNamelessOfAnAbortedList(t *testing.T) {
 	if r.Journaled() == 0 {
 		t.Fatal("not in parts")
 	}
-	r.Abort()
 	closeTest(t, db)
 	db = openTest(t, path, Options{})
 	s = claimTest(t, db, c)
@@ -157,7 +156,6 @@ func TestGoneUnderAnEarlierTransform(t *testing.T) {
 	if o, _ := gone.Obj.(*corev1.ConfigMap); o == nil || len(o.Data) > 0 {
 		t.Errorf("told that it is gone, with %v", o)
 	}
-	r.Abort()
 }
 
 // TestLostAndGone: a reader that goes on from the version of before the damage is told of an object whose

@@ -15,7 +15,7 @@ import (
 // next relist of the source goes on from there, in this life or another.
 
 // PageTo is Page, and says how far the list has come with this page. If a first list
-// ends in Abort, or with the process, the next relist with TakeUp goes on behind the last
+// does not end, the next relist with TakeUp goes on behind the last
 // PageTo. A list of one small page is written as a whole, by Commit.
 func (r *Relist) PageTo(objs []runtime.Object, at listing.Progress) error {
 	r.progress.newest = at.Newest

@@ -87,7 +87,6 @@ func (l *firstList) attempt(s *Claimed, m int) (from int) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	r.Abort()
 	return from
 }
 
@@ -339,7 +338,6 @@ func TestReleasedRelistWritesNothing(t *testing.T) {
 	if _, err := old.Commit("7", time.Now()); !errors.Is(err, ErrClosed) {
 		t.Errorf("a commit: %v", err)
 	}
-	old.Abort()
 	if err := l.read(r, from, len(l.pages)); err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,6 @@ func TestProgressOfNoUse(t *testing.T) {
 				}
 				wants(t, "listed again", s, srv)
 			}
-			r.Abort()
 		})
 	}
 }
@@ -161,7 +160,6 @@ func TestProgressDropped(t *testing.T) {
 		if err := l.read(r, from, from+1); err != nil {
 			t.Fatal(err)
 		}
-		r.Abort()
 		if from := l.attempt(s, 4); from != 2 {
 			t.Errorf("it was taken up at page %d", from)
 		}

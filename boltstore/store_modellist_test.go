@@ -101,7 +101,6 @@ func (m *storeModel) relist(restored bool) {
 	outdated, raw, abort := m.s.Outdated() != "", m.rnd.IntN(2) == 0, m.rnd.IntN(6) == 0
 	r, l := m.beginList(o)
 	defer m.noteHidden()
-	defer r.Abort()
 	defer m.db.h.setHook(nil)
 	l.refused = l.refused || len(refuse) > 0
 	raw = raw && r.ByMetadata()
@@ -129,7 +128,6 @@ func (m *storeModel) relist(restored bool) {
 			m.addIndex()
 		case 4, 5, 6:
 			m.crash()
-			r.Abort()
 			m.restart()
 			return
 		}

@@ -134,11 +134,10 @@ func (r *Relist) PageTo(objs []runtime.Object, at listing.Progress) error {
 	return err
 }
 
-// Abort ends the relist, see boltstore.Relist.Abort. After Commit, Abort does nothing.
+// Abort ends the relist: what it has committed stays. After Commit, Abort does nothing.
 func (r *Relist) Abort() {
 	if !r.ended {
 		r.ended = true
-		r.Relist.Abort()
 		if r.Journaled() > 0 {
 			r.q.pushRelisted(Relisted{})
 		}
