@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ func returns(t *testing.T, what string, fn func()) {
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2) // there is nothing else to say
 		t.Fatalf("%s: it waits for ever", what)
 	}
 }

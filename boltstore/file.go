@@ -28,14 +28,16 @@ type boltFile struct {
 
 	readers sync.WaitGroup // of the handle's reads
 	begins  sync.Mutex     // held while a transaction begins
-	// stuck: bbolt panicked while a transaction began or ended, as in a file that was
-	// truncated. It keeps its locks then, and whoever enters it waits for ever.
-	stuck atomic.Bool
+	// stuck is closed once bbolt has panicked while a transaction began or ended, as in a file
+	// that was truncated. It keeps its locks then, and whoever enters it waits for ever.
+	stuck chan struct{}
+	stick func() // closes stuck
 }
 
 // openBolt is bolt.Open, and notes which file it opened.
 func openBolt(path string, o *bolt.Options) (*boltFile, error) {
-	b := &boltFile{}
+	b := &boltFile{stuck: make(chan struct{})}
+	b.stick = sync.OnceFunc(func() { close(b.stuck) })
 	open := o.OpenFile
 	if open == nil {
 		open = os.OpenFile
@@ -63,7 +65,7 @@ func (b *boltFile) read(fn func(*bolt.Tx) error) error {
 		return err
 	}
 	defer func() {
-		if !b.stuck.Load() {
+		if !b.isStuck() {
 			_ = tx.Rollback()
 		}
 	}()
@@ -73,12 +75,12 @@ func (b *boltFile) read(fn func(*bolt.Tx) error) error {
 func (b *boltFile) begin() (tx *bolt.Tx, err error) {
 	b.begins.Lock()
 	defer b.begins.Unlock()
-	if b.stuck.Load() {
+	if b.isStuck() {
 		return nil, errTripped
 	}
 	defer func() {
 		if tx == nil && err == nil { // it panics
-			b.stuck.Store(true)
+			b.stick()
 		}
 	}()
 	return b.DB.Begin(false)
@@ -89,14 +91,14 @@ func (b *boltFile) write(fn func(*bolt.Tx) error) error {
 	b.begins.Lock()
 	begun := sync.OnceFunc(b.begins.Unlock)
 	defer begun()
-	if b.stuck.Load() {
+	if b.isStuck() {
 		return errTripped
 	}
 	var tx *bolt.Tx
 	returned := false
 	defer func() {
 		if !returned && (tx == nil || tx.DB() != nil) { // it panics before or after fn
-			b.stuck.Store(true)
+			b.stick()
 		}
 	}()
 	err := b.Update(func(t *bolt.Tx) error { tx = t; begun(); return fn(t) })
@@ -104,13 +106,28 @@ func (b *boltFile) write(fn func(*bolt.Tx) error) error {
 	return err
 }
 
-// Close waits for readers. If bbolt would wait for ever, Close leaves the file mapped until
-// the process ends, and the map would keep the lock.
-func (b *boltFile) Close() error {
-	if !b.stuck.Load() {
-		b.readers.Wait()
+func (b *boltFile) isStuck() bool {
+	select {
+	case <-b.stuck:
+		return true
+	default:
+		return false
 	}
-	if b.stuck.Load() {
+}
+
+// Close waits for readers. If bbolt would wait for ever, as a reader may that ends just then,
+// Close leaves the file mapped until the process ends, and the map would keep the lock.
+func (b *boltFile) Close() error {
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		b.readers.Wait()
+	}()
+	select {
+	case <-read:
+	case <-b.stuck:
+	}
+	if b.isStuck() {
 		return errors.Join(osfile.Unlock(b.f), b.f.Close())
 	}
 	return b.DB.Close()
