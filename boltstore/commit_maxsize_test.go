@@ -93,7 +93,8 @@ func TestMaxSize(t *testing.T) {
 func TestSmallMaxSize(t *testing.T) {
 	for _, most := range []int{300_000, 1_000_000} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
-			db, err := Open(testPath(t), Options{Window: time.Nanosecond, MaxSize: most, JournalBytes: 1, Keyset: sealtest.Default()})
+			db, err := Open(testPath(t), Options{Window: time.Nanosecond, MaxSize: most, JournalBytes: 1, Keyset: sealtest.Default(),
+				ObjectMemory: -1}) // a reader that fills memory would keep pages from being used again
 			if err != nil {
 				t.Fatal(err)
 			}
