@@ -19,8 +19,8 @@ import (
 type Stats struct {
 	// Transactions has how long each write transaction took, sync included, in seconds.
 	Transactions Histogram
-	// Changes and ChangeBytes have the size of each commit of queued changes: how many
-	// there were, and how many bytes they take encoded.
+	// Changes and ChangeBytes have the size of each commit of changes, those of lists included: how
+	// many there were, and how many bytes they take encoded.
 	Changes, ChangeBytes Histogram
 	// Written is about how many bytes were written: the pages of all transactions.
 	Written uint64
@@ -115,7 +115,7 @@ func (c *counters) end(began time.Time, tx *bolt.Tx, err error) {
 	c.written += uint64(bytes + bytes/max(pages, 1)) // and a meta page
 }
 
-// committed notes the size of a commit of queued changes. failedTry notes one that failed.
+// committed notes the size of a commit of changes. failedTry notes one that failed.
 func (c *counters) committed(changes, size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

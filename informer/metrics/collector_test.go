@@ -95,12 +95,12 @@ func TestCollector(t *testing.T) {
 	if err := w.sim.Update(configMap("web", "a", "2")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "committed", func() bool { return w.db.Stats().Changes.Count() > 0 })
-	if got := scrape(t, r); got["kubewake_commit_changes"] != 1 || got["kubewake_commit_changes_bytes"] != 1 {
-		t.Errorf("one change was committed: %v", got)
+	eventually(t, "committed", func() bool { return w.db.Stats().Changes.Count() > 1 })
+	if got := scrape(t, r); got["kubewake_commit_changes"] != 2 || got["kubewake_commit_changes_bytes"] != 2 {
+		t.Errorf("a list and one change were committed: %v", got)
 	}
 	end()
-	if got := scrape(t, r); len(got) > 20 || got["kubewake_commit_changes"] != 1 {
+	if got := scrape(t, r); len(got) > 20 || got["kubewake_commit_changes"] != 2 {
 		t.Errorf("without a source: %v", got)
 	}
 	inf = w.informer("")
