@@ -57,8 +57,34 @@ func openBolt(path string, o *bolt.Options) (*boltFile, error) {
 	return b, nil
 }
 
-// read runs fn in a read transaction. It is bbolt's View, but does not enter a bbolt that is
-// stuck.
+// View serves every read: it is bbolt's View, but does not enter a bbolt that is stuck. If another
+// process has written to the file, the error is ErrTaken
+// in a lent file, otherwise errOverwritten.
+func (b *boltFile) View(fn func(tx *bolt.Tx) error) error {
+	if b.lent == 0 {
+		from := b.last.Load()
+		return b.read(func(tx *bolt.Tx) error {
+			if err := b.follows(from, tx.ID()); err != nil {
+				return err
+			}
+			return fn(tx)
+		})
+	}
+	err := trip(func() error {
+		return b.read(func(tx *bolt.Tx) error {
+			if tx.ID() != b.lent {
+				return ErrTaken
+			}
+			return fn(tx)
+		})
+	})
+	if !errors.Is(err, ErrClosed) && b.taken() {
+		return ErrTaken
+	}
+	return err
+}
+
+// read runs fn in a read transaction, whatever other processes have written.
 func (b *boltFile) read(fn func(*bolt.Tx) error) error {
 	tx, err := b.begin()
 	if err != nil {

@@ -92,32 +92,6 @@ func (b *boltFile) taken() bool {
 	return !errors.Is(err, ErrClosed) && (err != nil || id != b.lent)
 }
 
-// View is bbolt's View. If another process has written to the file, the error is ErrTaken
-// in a lent file, otherwise errOverwritten.
-func (b *boltFile) View(fn func(tx *bolt.Tx) error) error {
-	if b.lent == 0 {
-		from := b.last.Load()
-		return b.read(func(tx *bolt.Tx) error {
-			if err := b.follows(from, tx.ID()); err != nil {
-				return err
-			}
-			return fn(tx)
-		})
-	}
-	err := trip(func() error {
-		return b.read(func(tx *bolt.Tx) error {
-			if tx.ID() != b.lent {
-				return ErrTaken
-			}
-			return fn(tx)
-		})
-	})
-	if !errors.Is(err, ErrClosed) && b.taken() {
-		return ErrTaken
-	}
-	return err
-}
-
 // lentReader reads a lent file. It fails with ErrTaken if another process has written
 // to it.
 type lentReader struct {
