@@ -45,10 +45,6 @@ type lister struct {
 	inFull  bool   // the rest of this list is asked for without metadata first
 	moved   bool   // objects have changed since they were listed; the watch brings them
 
-	early   *early // the next page, if it was asked for already
-	steady  bool   // the last page came soon, and the next is to be of much the same size
-	noEarly bool   // no more pages are asked for early
-
 	at            listPosition
 	ahead         *ahead
 	full, partial total
@@ -96,7 +92,6 @@ func (l *lister) pages(ctx context.Context) error {
 	read, failed := make(chan listPage), make(chan error, 1)
 	go func() {
 		defer close(read)
-		defer l.dropEarly()
 		for {
 			p, err := l.next(ctx)
 			if err != nil {
@@ -155,9 +150,8 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			l.keepAhead() // without a watch the list still goes on
 		}
 		raw := l.raw()
-		limit := l.beginPage(ctx, raw)
-		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, l.size.most(limit), metav1.ListOptions{Limit: limit, Continue: l.at.token})
-		l.endPage(raw, err != nil)
+		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, l.size.most(),
+			metav1.ListOptions{Limit: l.size.limit, Continue: l.at.token})
 		kept, rawErr := raw.result()
 		if err == nil && rawErr == nil {
 			l.measured(raw, size, meta.LenList(list)+len(kept))
@@ -170,9 +164,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		case rawErr != nil:
 			return p, rawErr
 		case err == nil:
-			took, before := l.s.clock.Since(began), l.size.limit
-			l.resize(limit, l.weight(raw, size), meta.LenList(list)+len(kept), took)
-			l.steady = took < quickPage && l.size.limit < 2*before
+			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), l.s.clock.Since(began))
 			p.kept, p.rest = kept, remaining(list)
 			p.objs, p.at, err = l.accept(list)
 			l.s.guessMetadata(p.objs)
@@ -194,7 +186,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			return p, err
 		}
 		retried = true
-		l.resize(limit, 0, 0, slowPage)
+		l.resize(0, 0, slowPage)
 		waited, err := l.pause(ctx, err, backoff.Step())
 		if err != nil {
 			return p, err
@@ -298,11 +290,10 @@ func remaining(list runtime.Object) *int64 {
 	return m.GetRemainingItemCount()
 }
 
-// resize sets the size of the next page, and of the first page of the next list. limit is
-// the one of this page.
-func (l *lister) resize(limit, size int64, objects int, took time.Duration) {
+// resize sets the size of the next page, and of the first page of the next list.
+func (l *lister) resize(size int64, objects int, took time.Duration) {
 	if !l.size.fixed {
-		l.size.fit(limit, size, objects, took)
+		l.size.fit(size, objects, took)
 		l.s.facts.pageSize = l.size.limit
 	}
 }

@@ -150,7 +150,7 @@ func (t *transport) measure(req *http.Request) (*http.Response, error) {
 	if p == nil {
 		return t.next.RoundTrip(req)
 	}
-	return packed.RoundTrip(pageTransport{t.next, p}, req, !t.plain, &p.sent)
+	return packed.RoundTrip(t.next, req, !t.plain, &p.sent)
 }
 
 // WrappedRoundTripper lets client-go find the transport beneath.
