@@ -20,9 +20,6 @@ import (
 )
 
 const (
-	// aheadAfter is how long a list may take before its watch is opened beside
-	// it: servers keep at least 75 s of events.
-	aheadAfter = 15 * time.Second
 	// pagePatience is how long a page is tried again. After that a repair loses the pages
 	// that it has read. A first list keeps its pages for the next try.
 	pagePatience = 10 * time.Minute
@@ -46,7 +43,6 @@ type lister struct {
 	moved   bool   // objects have changed since they were listed; the watch brings them
 
 	at            listPosition
-	ahead         *ahead
 	full, partial total
 }
 
@@ -86,7 +82,6 @@ func (l *lister) pages(ctx context.Context) error {
 	if l.taken {
 		l.s.status.listed(l.relist.Objects, nil)
 		ctx = l.s.cluster.trace(l.ctx)
-		defer l.soon(l.s.clock.Now())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	read, failed := make(chan listPage), make(chan error, 1)
@@ -146,9 +141,6 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	retried, rest := false, false
 	for since := l.s.clock.Now(); ; {
 		began := l.s.clock.Now()
-		if l.at.rv != "" && (l.taken || began.Sub(l.at.began) > aheadAfter) {
-			l.keepAhead() // without a watch the list still goes on
-		}
 		raw := l.raw()
 		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, l.size.most(),
 			metav1.ListOptions{Limit: l.size.limit, Continue: l.at.token})
@@ -235,15 +227,6 @@ func (l *lister) pause(ctx context.Context, failed error, d time.Duration) (wait
 	}
 	l.s.enter(PhaseRelisting, l.reason)
 	return l.s.clock.Since(began), nil
-}
-
-// keepAhead keeps a watch open that begins at the list's version.
-func (l *lister) keepAhead() {
-	if l.ahead == nil {
-		l.ahead = openAhead(l.ctx, &l.s.requests, l.s.patience.get(), l.at.rv)
-	} else {
-		l.ahead.again(l.ctx, &l.s.requests, l.s.patience.get())
-	}
 }
 
 // weight is how much memory a page takes. For a page of metadata it is at least a quarter

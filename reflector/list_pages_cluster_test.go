@@ -95,7 +95,7 @@ func TestWatchOfAnotherCluster(t *testing.T) {
 	})
 }
 
-// TestClusterIsAskedOnce: the connection of the watch beside a slow list is no reason to ask
+// TestClusterIsAskedOnce: the connection of the watch after a slow list is no reason to ask
 // for the cluster. Over HTTP/1.1 a watch has one of its own.
 func TestClusterIsAskedOnce(t *testing.T) {
 	overBoth(t, func(t *testing.T, so kubesim.Options) {
@@ -115,7 +115,7 @@ func TestClusterIsAskedOnce(t *testing.T) {
 			after(2 * time.Minute)
 			most := int32(1)
 			if !so.HTTP2 {
-				most += 2 // for the last watch, and if the one beside the list has taken the list's connection
+				most++ // for the watch, which has a connection of its own
 			}
 			if n := asked.Load(); !f.queue.HasSynced() || n > most {
 				t.Errorf("asked %d times: %s", n, f.State())
