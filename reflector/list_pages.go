@@ -42,8 +42,7 @@ type lister struct {
 	inFull  bool   // the rest of this list is asked for without metadata first
 	moved   bool   // objects have changed since they were listed; the watch brings them
 
-	at            listPosition
-	full, partial total
+	at listPosition
 }
 
 // listPosition is how far a list has come.
@@ -63,9 +62,8 @@ func (s *Reflector) newLister(ctx context.Context, reason string, t *turn) *list
 	if s.o.pageSize > 0 {
 		l.size.limit, l.size.fixed = s.o.pageSize, true
 	}
-	if s.facts.sizes.sent == 0 { // no list has shown which size fits
-		_, each := s.facts.fullSizes(s.store)
-		l.size.begin(each)
+	if s.facts.pageSize == firstPage { // no list has shown which size fits
+		l.size.begin(recordSize(s.store))
 	}
 	return l
 }
@@ -146,7 +144,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			metav1.ListOptions{Limit: l.size.limit, Continue: l.at.token})
 		kept, rawErr := raw.result()
 		if err == nil && rawErr == nil {
-			l.measured(raw, size, meta.LenList(list)+len(kept))
+			l.learn(raw)
 			err = l.check(ctx, list, kept, retried)
 		}
 		switch {
@@ -234,8 +232,7 @@ func (l *lister) pause(ctx context.Context, failed error, d time.Duration) (wait
 func (l *lister) weight(p *rawPage, size int64) int64 {
 	w := p.weight(size)
 	if p != nil && p.metadata != nil {
-		_, unpacked := l.s.facts.fullSizes(l.s.store)
-		return max(w, unpacked*int64(p.metadata.objects)/4)
+		return max(w, recordSize(l.s.store)*int64(p.metadata.objects)/4)
 	}
 	return w
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/listing"
@@ -19,7 +18,6 @@ import (
 type rawPage struct {
 	of      boltstore.Source
 	compare wire.Compare // nil: nothing is left out
-	sent    atomic.Int64 // bytes of answers as they came; 0 if they cannot be seen
 
 	mu       sync.Mutex
 	metadata *metadataFirst // nil: whole objects are asked for

@@ -202,7 +202,7 @@ func TestSlowRepair(t *testing.T) {
 		})
 		f.reflect()
 		began := time.Now()
-		after(time.Minute)
+		after(20 * time.Second)
 		if st := f.State(); st.Phase != PhaseRelisting || f.queue.HasSynced() {
 			t.Fatal(st)
 		}
