@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/listing"
-	"github.com/kubewake/kubewake/internal/packed"
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
@@ -105,7 +103,7 @@ func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err err
 	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) {
 		return notePulse(func(req *http.Request) (*http.Response, error) {
 			began = time.Now()
-			return packed.RoundTrip(t.next, req, !t.plain, new(atomic.Int64))
+			return t.next.RoundTrip(req)
 		}, req)
 	})
 	if err != nil {

@@ -9,34 +9,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestFreshOverALeftWatch: a list that was kept for callers stands for no answer once the source
-// goes on with the watch that a relist has left: callers that come later are answered.
-func TestFreshOverALeftWatch(t *testing.T) {
-	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
-		f.list()
-		f.left = openAhead(t.Context(), &f.requests, time.Minute, f.queue.AcceptedVersion())
-		after(time.Second)
-		f.put("cm1", 10, 1)
-		first := make(chan error, 1)
-		go func() { first <- f.WaitForFresh(t.Context(), 0) }()
-		after(time.Second)
-		asked := 0
-		f.onSmallLists(func(*http.Request) { asked++ })
-		f.reflect()
-		after(time.Second)
-		if asked == 0 {
-			t.Fatal("no list was kept")
-		}
-		if took := f.fresh(); took > 3*time.Second {
-			t.Errorf("a later caller waited %s", took)
-		}
-		if err := <-first; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// TestFreshAfterARelist: nor does it if an audit reads everything before the watch opens.
+// TestFreshAfterARelist: a list that was kept for callers stands for no answer once an audit has
+// read everything before the watch opens: callers that come later are answered.
 func TestFreshAfterARelist(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{AuditEvery: time.Hour}, func(f *fixture) {
 		f.reflect()

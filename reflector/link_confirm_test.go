@@ -2,7 +2,6 @@ package reflector
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -70,34 +69,6 @@ func TestAuditOverDeadLink(t *testing.T) {
 			t.Errorf("%s: cut %s ago, and confirmed %s ago", st, time.Since(cut), time.Since(st.Confirmed))
 		}
 		off.Store(false)
-	})
-}
-
-// TestFreshBehindSlowList: callers that come while the watch after a list catches up are
-// not forgotten when it has.
-func TestFreshBehindSlowList(t *testing.T) {
-	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
-		f.list()
-		began := time.Now()
-		// This is the state after a list whose last page was of a later moment.
-		f.left = openAhead(t.Context(), &f.requests, time.Minute, f.queue.AcceptedVersion())
-		after(time.Second)
-		f.other()
-		f.link.stated()
-		f.queue.Confirm(fmt.Sprint(f.sim.Revision()), began)
-		f.reflect()
-		after(time.Second)
-		if st := f.State(); st.Phase != PhaseCatchingUp {
-			t.Fatal(st)
-		}
-		at := time.Now()
-		done := make(chan error, 1)
-		go func() { done <- f.WaitForFresh(t.Context(), 0) }()
-		after(10 * time.Second)
-		f.create("reached")
-		if err := <-done; err != nil || time.Since(at) > time.Minute {
-			t.Errorf("%v after %s", err, time.Since(at))
-		}
 	})
 }
 

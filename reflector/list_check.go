@@ -31,8 +31,7 @@ func (l *lister) same(ctx context.Context, retried bool) error {
 		return nil // the client's answers cannot be seen
 	}
 	if l.s.cluster.stated().reconnected() {
-		retried, l.noEarly = true, true
-		l.dropEarly() // it may be the one that needed another connection
+		retried = true
 	}
 	if !retried {
 		return nil

@@ -3,7 +3,6 @@ package reflector
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -98,50 +97,5 @@ func TestListFunctionThatPages(t *testing.T) {
 	}
 	if n := f.traffic(); n.pages > 2*objects/firstPage {
 		t.Errorf("%+v", n)
-	}
-}
-
-// TestEarlyPageSizes: pages that were asked for early take no more memory than others,
-// wherever objects get smaller or larger. Each has the limit that was right before the page
-// before it came.
-func TestEarlyPageSizes(t *testing.T) {
-	const pageBytes = 200_000
-	type objects struct{ n, size int }
-	for name, c := range map[string]struct {
-		objects []objects
-		most    int // bytes that are read of a page
-	}{
-		"smaller": {[]objects{{400, 2000}, {6000, 100}}, 2 * pageBytes},
-		"larger":  {[]objects{{300, 4000}, {50, 27_000}, {50, 200_000}}, (tooLarge + 1) * pageBytes},
-	} {
-		t.Run(name, func(t *testing.T) {
-			watchPages(t, 0, kubesim.Options{HTTP2: true}, Options{pageBytes: pageBytes}, func(f *fixture, w *pageWatcher) {
-				for i, o := range c.objects {
-					for j := range o.n {
-						f.put(fmt.Sprintf("%d-%04d", i, j), o.size, uint64(j))
-					}
-				}
-				var mu sync.Mutex
-				read := map[int]int{}
-				w.read = func(page, sofar int) error {
-					mu.Lock()
-					defer mu.Unlock()
-					read[page] = max(read[page], sofar)
-					return nil
-				}
-				f.list()
-				if d := f.differs(); d != "" {
-					t.Error(d)
-				}
-				for page, n := range read {
-					if page > 1 && n > c.most { // the first page has a size of its own
-						t.Errorf("%d bytes of page %d were read: %v", n, page, w.order)
-					}
-				}
-				if w.together() != 2 {
-					t.Errorf("no page was asked for early: %v", w.order)
-				}
-			})
-		})
 	}
 }

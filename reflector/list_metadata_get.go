@@ -43,12 +43,10 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 		return resp, nil // the client understands it
 	}
 	defer resp.Body.Close()
-	before := p.sent.Load() // by an earlier try
 	listed, about, held, err := wire.ReadMetadata(resp)
 	if err != nil {
 		return nil, p.failUnlessLink(err)
 	}
-	sent := p.sent.Load() - before
 	if len(listed) == 0 {
 		return nil, p.fail(errInFull) // there is nothing to save
 	}
@@ -56,7 +54,7 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	if err != nil {
 		return nil, err
 	}
-	if !m.worth(len(listed), len(wanted)) {
+	if len(wanted) > min((len(listed)+4)/5, mostGets) {
 		return nil, p.fail(fmt.Errorf("%w: %d of %d objects", errInFull, len(wanted), len(listed)))
 	}
 	got, err := t.getAll(req, p, wanted, m.kind == wire.Kind{} && len(wanted) == 0, listed[0])
@@ -80,7 +78,7 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	defer p.mu.Unlock()
 	p.answers++
 	p.kept, p.held = kept, max(held, wire.Decoded(len(body)))
-	m.kind, m.sent, m.objects, m.moved = kind, sent, len(listed), moved
+	m.kind, m.objects, m.moved = kind, len(listed), moved
 	return withBody(resp, req, media, body), nil
 }
 

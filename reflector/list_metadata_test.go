@@ -370,7 +370,6 @@ func TestMetadataPods(t *testing.T) {
 				t.Fatalf("%s differs: %v", o.GetName(), err)
 			}
 		}
-		t.Logf("%s, repair %d: %d bytes for an object in full, %d unpacked, %d metadata", media, repair, s.facts.sizes.sent, s.facts.sizes.unpacked, s.facts.sizes.metadata)
 		return lists, gets, bytes
 	}
 	for _, media := range []string{mediaProto, mediaJSON} {

@@ -20,9 +20,6 @@ import (
 )
 
 const (
-	// aheadAfter is how long a list may take before its watch is opened beside
-	// it: servers keep at least 75 s of events.
-	aheadAfter = 15 * time.Second
 	// pagePatience is how long a page is tried again. After that a repair loses the pages
 	// that it has read. A first list keeps its pages for the next try.
 	pagePatience = 10 * time.Minute
@@ -45,13 +42,7 @@ type lister struct {
 	inFull  bool   // the rest of this list is asked for without metadata first
 	moved   bool   // objects have changed since they were listed; the watch brings them
 
-	early   *early // the next page, if it was asked for already
-	steady  bool   // the last page came soon, and the next is to be of much the same size
-	noEarly bool   // no more pages are asked for early
-
-	at            listPosition
-	ahead         *ahead
-	full, partial total
+	at listPosition
 }
 
 // listPosition is how far a list has come.
@@ -71,9 +62,8 @@ func (s *Reflector) newLister(ctx context.Context, reason string, t *turn) *list
 	if s.o.pageSize > 0 {
 		l.size.limit, l.size.fixed = s.o.pageSize, true
 	}
-	if s.facts.sizes.sent == 0 { // no list has shown which size fits
-		_, each := s.facts.fullSizes(s.store)
-		l.size.begin(each)
+	if s.facts.pageSize == firstPage { // no list has shown which size fits
+		l.size.begin(recordSize(s.store))
 	}
 	return l
 }
@@ -90,13 +80,11 @@ func (l *lister) pages(ctx context.Context) error {
 	if l.taken {
 		l.s.status.listed(l.relist.Objects, nil)
 		ctx = l.s.cluster.trace(l.ctx)
-		defer l.soon(l.s.clock.Now())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	read, failed := make(chan listPage), make(chan error, 1)
 	go func() {
 		defer close(read)
-		defer l.dropEarly()
 		for {
 			p, err := l.next(ctx)
 			if err != nil {
@@ -151,16 +139,12 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	retried, rest := false, false
 	for since := l.s.clock.Now(); ; {
 		began := l.s.clock.Now()
-		if l.at.rv != "" && (l.taken || began.Sub(l.at.began) > aheadAfter) {
-			l.keepAhead() // without a watch the list still goes on
-		}
 		raw := l.raw()
-		limit := l.beginPage(ctx, raw)
-		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, l.size.most(limit), metav1.ListOptions{Limit: limit, Continue: l.at.token})
-		l.endPage(raw, err != nil)
+		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, l.size.most(),
+			metav1.ListOptions{Limit: l.size.limit, Continue: l.at.token})
 		kept, rawErr := raw.result()
 		if err == nil && rawErr == nil {
-			l.measured(raw, size, meta.LenList(list)+len(kept))
+			l.learn(raw)
 			err = l.check(ctx, list, kept, retried)
 		}
 		switch {
@@ -170,9 +154,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		case rawErr != nil:
 			return p, rawErr
 		case err == nil:
-			took, before := l.s.clock.Since(began), l.size.limit
-			l.resize(limit, l.weight(raw, size), meta.LenList(list)+len(kept), took)
-			l.steady = took < quickPage && l.size.limit < 2*before
+			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), l.s.clock.Since(began))
 			p.kept, p.rest = kept, remaining(list)
 			p.objs, p.at, err = l.accept(list)
 			l.s.guessMetadata(p.objs)
@@ -194,7 +176,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			return p, err
 		}
 		retried = true
-		l.resize(limit, 0, 0, slowPage)
+		l.resize(0, 0, slowPage)
 		waited, err := l.pause(ctx, err, backoff.Step())
 		if err != nil {
 			return p, err
@@ -245,22 +227,12 @@ func (l *lister) pause(ctx context.Context, failed error, d time.Duration) (wait
 	return l.s.clock.Since(began), nil
 }
 
-// keepAhead keeps a watch open that begins at the list's version.
-func (l *lister) keepAhead() {
-	if l.ahead == nil {
-		l.ahead = openAhead(l.ctx, &l.s.requests, l.s.patience.get(), l.at.rv)
-	} else {
-		l.ahead.again(l.ctx, &l.s.requests, l.s.patience.get())
-	}
-}
-
 // weight is how much memory a page takes. For a page of metadata it is at least a quarter
 // of the full page: the next page may have to be a full one.
 func (l *lister) weight(p *rawPage, size int64) int64 {
 	w := p.weight(size)
 	if p != nil && p.metadata != nil {
-		_, unpacked := l.s.facts.fullSizes(l.s.store)
-		return max(w, unpacked*int64(p.metadata.objects)/4)
+		return max(w, recordSize(l.s.store)*int64(p.metadata.objects)/4)
 	}
 	return w
 }
@@ -298,11 +270,10 @@ func remaining(list runtime.Object) *int64 {
 	return m.GetRemainingItemCount()
 }
 
-// resize sets the size of the next page, and of the first page of the next list. limit is
-// the one of this page.
-func (l *lister) resize(limit, size int64, objects int, took time.Duration) {
+// resize sets the size of the next page, and of the first page of the next list.
+func (l *lister) resize(size int64, objects int, took time.Duration) {
 	if !l.size.fixed {
-		l.size.fit(limit, size, objects, took)
+		l.size.fit(size, objects, took)
 		l.s.facts.pageSize = l.size.limit
 	}
 }

@@ -49,19 +49,22 @@ func (f *fixture) replaced() func() {
 func TestAnotherClusterOverAnotherConnection(t *testing.T) {
 	for _, before := range []int{5, 1} { // in a first list, in a repair
 		overBoth(t, func(t *testing.T, so kubesim.Options) {
-			watchPages(t, 30, so, Options{}, func(f *fixture, w *pageWatcher) {
+			bubbleOver(t, 30, so, Options{pageSize: 3}, func(f *fixture) {
 				if before == 1 {
 					f.list()
 					f.takeTold()
 					f.forget()
 					f.link.expired()
 				}
-				replace := f.replaced()
-				w.send = func(page int) {
-					if page == before {
-						replace()
+				replace, pages := f.replaced(), map[string]bool{}
+				f.breaks.Store(new(func(req *http.Request) error {
+					if q := req.URL.Query(); q.Get("limit") != "" && q.Get("fieldSelector") == "" {
+						if pages[q.Get("continue")] = true; len(pages) == before {
+							replace()
+						}
 					}
-				}
+					return nil
+				}))
 				f.reflect()
 				after(time.Minute)
 				f.ofTheCluster()
@@ -92,11 +95,14 @@ func TestWatchOfAnotherCluster(t *testing.T) {
 	})
 }
 
-// TestClusterIsAskedOnce: the connection of the watch beside a slow list is no reason to ask
+// TestClusterIsAskedOnce: the connection of the watch after a slow list is no reason to ask
 // for the cluster. Over HTTP/1.1 a watch has one of its own.
 func TestClusterIsAskedOnce(t *testing.T) {
 	overBoth(t, func(t *testing.T, so kubesim.Options) {
-		watchPages(t, 60, so, Options{}, func(f *fixture, _ *pageWatcher) {
+		bubbleOver(t, 0, so, Options{pageSize: 3}, func(f *fixture) {
+			for i := range 60 {
+				f.put(fmt.Sprintf("cm%04d", i), 20_000, uint64(i))
+			}
 			var asked atomic.Int32
 			f.breaks.Store(new(func(req *http.Request) error {
 				if strings.HasSuffix(req.URL.Path, "/kube-system") {
@@ -109,30 +115,11 @@ func TestClusterIsAskedOnce(t *testing.T) {
 			after(2 * time.Minute)
 			most := int32(1)
 			if !so.HTTP2 {
-				most += 2 // for the last watch, and if the one beside the list has taken the list's connection
+				most++ // for the watch, which has a connection of its own
 			}
 			if n := asked.Load(); !f.queue.HasSynced() || n > most {
 				t.Errorf("asked %d times: %s", n, f.State())
 			}
 		})
 	})
-}
-
-// TestEarlyAnswerIsNotDated: the answer to an early request may be minutes old when its turn
-// comes. Its date does not vouch for the device's clock.
-func TestEarlyAnswerIsNotDated(t *testing.T) {
-	over := roundTripper(func(*http.Request) (*http.Response, error) {
-		return &http.Response{Header: http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}}, Body: http.NoBody}, nil
-	})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/api/v1/configmaps", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp := sendEarly(over, req, func() {}, 3).answer(req)
-	if date := resp.Header.Get("Date"); date != "" {
-		t.Errorf("dated %s", date)
-	}
-	if err := resp.Body.Close(); err != nil {
-		t.Error(err)
-	}
 }

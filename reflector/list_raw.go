@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/listing"
@@ -19,15 +18,13 @@ import (
 type rawPage struct {
 	of      boltstore.Source
 	compare wire.Compare // nil: nothing is left out
-	sent    atomic.Int64 // bytes of answers as they came; 0 if they cannot be seen
 
-	mu         sync.Mutex
-	neighbours neighbours
-	metadata   *metadataFirst // nil: whole objects are asked for
-	answers    int
-	kept       []listing.Object // the objects that were left out
-	held       int64            // most memory that the answer took, see wire.Sifted
-	err        error            // why nothing could be left out, unless it is the link
+	mu       sync.Mutex
+	metadata *metadataFirst // nil: whole objects are asked for
+	answers  int
+	kept     []listing.Object // the objects that were left out
+	held     int64            // most memory that the answer took, see wire.Sifted
+	err      error            // why nothing could be left out, unless it is the link
 }
 
 type rawKey struct{}
@@ -92,17 +89,11 @@ func pageOf(req *http.Request) *rawPage {
 	return p
 }
 
-// read has the answer to the page's request sifted as it is read, or only its head read.
+// read has the answer to the page's request sifted as it is read.
 func (p *rawPage) read(resp *http.Response) {
-	if p.compare != nil {
-		p.filter(resp)
-	} else {
-		p.readHead(resp)
+	if p.compare == nil {
+		return
 	}
-}
-
-// filter has the answer to the page's request sifted as it is read.
-func (p *rawPage) filter(resp *http.Response) {
 	wire.Filter(resp, p.same, func(s wire.Sifted, err error) {
 		if err != nil {
 			if errors.Is(err, wire.ErrForm) {

@@ -24,11 +24,11 @@ type pageSize struct {
 	bytes    int64 // Options.pageBytes
 }
 
-// most is how many bytes a page of so many objects may have, 0 for any number. A page of
+// most is how many bytes the next page may have, 0 for any number. A page of
 // up to tooLarge objects needs no bound: it has at most 12 MiB, unless the server returns
 // more objects than it is asked for.
-func (p *pageSize) most(limit int64) int64 {
-	if p.fixed || limit <= tooLarge {
+func (p *pageSize) most() int64 {
+	if p.fixed || p.limit <= tooLarge {
 		return 0
 	}
 	return tooLarge * p.bytes
@@ -42,9 +42,9 @@ func (p *pageSize) begin(each int64) {
 	}
 }
 
-// fit makes the next page larger or smaller, by this page's limit, its bytes (0 if
-// unknown), its objects, and the time that it took.
-func (p *pageSize) fit(limit, size int64, objects int, took time.Duration) {
+// fit makes the next page larger or smaller, by this page's bytes (0 if unknown), its
+// objects, and the time that it took.
+func (p *pageSize) fit(size int64, objects int, took time.Duration) {
 	if size > 0 && objects > 0 {
 		p.smallest = min(max(compressed*int64(objects)/size, 1), firstPage)
 	}
@@ -52,8 +52,8 @@ func (p *pageSize) fit(limit, size int64, objects int, took time.Duration) {
 	case took >= slowPage:
 		p.limit = min(p.limit, max(p.limit/2, p.smallest))
 	case size > 2*p.bytes:
-		p.limit = min(p.limit, max(limit*p.bytes/size, p.smallest))
+		p.limit = min(p.limit, max(p.limit*p.bytes/size, p.smallest))
 	case took < fastPage && size > 0 && size < p.bytes:
-		p.limit = min(8*p.limit, max(p.limit, limit*p.bytes/size), largestPage)
+		p.limit = min(8*p.limit, max(p.limit, p.limit*p.bytes/size), largestPage)
 	}
 }

@@ -3,7 +3,6 @@ package reflector
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/kubewake/kubewake/internal/listing"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -39,15 +38,6 @@ func (l *lister) takeUp(ctx context.Context) error {
 	l.s.log.V(1).Info("A list that was interrupted goes on", "source", l.s.store.Source().String(),
 		"resourceVersion", l.at.rv, "began", l.at.began, "objects", l.relist.Objects)
 	return nil
-}
-
-// soon ends the watch that was opened beside a list if the list ended soon after it was
-// taken up: a short watch confirms sooner.
-func (l *lister) soon(taken time.Time) {
-	if l.s.clock.Since(taken) < aheadAfter {
-		l.ahead.Stop()
-		l.ahead = nil
-	}
 }
 
 // progress is how far the list has come once this page is in the file. newest is

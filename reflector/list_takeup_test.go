@@ -169,11 +169,10 @@ func TestChangedBetweenLives(t *testing.T) {
 	}
 }
 
-// TestSlowRepair: a repair that takes many times as long as the server keeps its
-// history ends, with one pass over the objects, and tells what has changed. Before it, a list
-// of metadata is given up.
+// TestSlowRepair: a repair over a slow link ends before the server forgets its version, since it
+// reads metadata, and tells what has changed. Before it, a list of metadata is given up.
 func TestSlowRepair(t *testing.T) {
-	bubble(t, 0, kubesim.Options{}, Options{repair: listFull}, func(f *fixture) {
+	bubble(t, 0, kubesim.Options{}, Options{}, func(f *fixture) {
 		const objects = 1000
 		for i := range objects {
 			f.put(fmt.Sprintf("cm%04d", i), 1500, uint64(i))
@@ -203,7 +202,7 @@ func TestSlowRepair(t *testing.T) {
 		})
 		f.reflect()
 		began := time.Now()
-		after(time.Minute)
+		after(20 * time.Second)
 		if st := f.State(); st.Phase != PhaseRelisting || f.queue.HasSynced() {
 			t.Fatal(st)
 		}
@@ -213,7 +212,7 @@ func TestSlowRepair(t *testing.T) {
 		synced := until(f.queue.HasSynced)
 		n := f.traffic()
 		t.Logf("synced %v after %s, %+v, %s", synced, time.Since(began), n, f.State())
-		if !synced || n.firsts != 2 || n.bytes > objects*(1500+350)*6/5 || time.Since(began) < 3*time.Minute {
+		if !synced || n.firsts != 2 || n.bytes > objects*500 || time.Since(began) > 75*time.Second {
 			t.Errorf("%+v", n)
 		}
 		after(3 * time.Second)

@@ -46,7 +46,6 @@ type Reflector struct {
 	facts    facts
 	pace     pace
 	status   status
-	left     *ahead // the watch, if any, that a relist has left for the next one
 }
 
 // New returns a Reflector that reads through lw and puts the objects into the queue

@@ -66,7 +66,6 @@ func (s *Reflector) readAll(ctx context.Context, reason string, t *turn) (*liste
 		if err == nil {
 			return l, nil
 		}
-		l.ahead.Stop()
 		why := l.again(err)
 		if why == againRestored || why == againElsewhere {
 			if others++; others > mostAgainByOther {

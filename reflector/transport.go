@@ -10,7 +10,6 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubewake/kubewake/internal/packed"
 )
 
 // WrapConfig changes cfg, and returns it, so that Identify can learn what its clients list,
@@ -25,7 +24,7 @@ func WrapConfig(cfg *rest.Config) *rest.Config {
 		if wrapped(rt) {
 			return rt // two would sift each other's answers
 		}
-		return &transport{next: rt, clusters: clusters, forms: forms, gate: gate, plain: cfg.DisableCompression}
+		return &transport{next: rt, clusters: clusters, forms: forms, gate: gate}
 	})
 	return cfg
 }
@@ -50,7 +49,6 @@ type transport struct {
 	clusters *clusterAnswers
 	forms    *formAnswers
 	gate     *gate
-	plain    bool // answers must not be compressed
 }
 
 // RoundTrip implements http.RoundTripper. A request that carries a probe does not
@@ -97,7 +95,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // send sends a request, and notes what its answer shows about link and server.
 func (t *transport) send(req *http.Request) (*http.Response, error) {
-	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return notePulse(t.measure, req) })
+	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return notePulse(t.next.RoundTrip, req) })
 	if err == nil {
 		noteAnswer(req, resp)
 	}
@@ -141,16 +139,6 @@ func (t turnToAsk) begin(ctx context.Context) (end func(), err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-// measure sends a request. It counts the bytes of the answer if the request is a
-// page's.
-func (t *transport) measure(req *http.Request) (*http.Response, error) {
-	p, _ := req.Context().Value(rawKey{}).(*rawPage)
-	if p == nil {
-		return t.next.RoundTrip(req)
-	}
-	return packed.RoundTrip(pageTransport{t.next, p}, req, !t.plain, &p.sent)
 }
 
 // WrappedRoundTripper lets client-go find the transport beneath.

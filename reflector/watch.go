@@ -47,30 +47,24 @@ func (s *Reflector) openWatch(ctx context.Context, timeoutSeconds *int64) (opene
 			end()
 		}
 	}()
-	var p *pulse
+	if o.ResourceVersion == "" && s.facts.zero.Load() {
+		o.ResourceVersion = "0"
+	}
+	asking := ctx
 	var changed *changedSince
-	w, over := s.takeLeft(o.ResourceVersion)
-	if w != nil {
+	if !s.proves(phase) {
 		s.proving.keep(nil)
-		o.TimeoutSeconds = nil
 	} else {
-		if o.ResourceVersion == "" && s.facts.zero.Load() {
-			o.ResourceVersion = "0"
-		}
-		asking := ctx
-		if !s.proves(phase) {
-			s.proving.keep(nil)
-		} else {
-			t := newTemplate(s.store.Source())
-			least, _ := s.queue.Target()
-			changed = &changedSince{least: least}
-			s.shorten(&o) // its bookmark reaches the list's version
-			asking, end = context.WithValue(ctx, templateKey{}, t), s.proveBeside(ctx, t, changed)
-			defer close(t.open)
-		}
-		if w, over, p, err = s.requests.watch(asking, s.patience.get(), o); p != nil {
-			o.TimeoutSeconds = p.stated(o.TimeoutSeconds)
-		}
+		t := newTemplate(s.store.Source())
+		least, _ := s.queue.Target()
+		changed = &changedSince{least: least}
+		s.shorten(&o) // its bookmark reaches the list's version
+		asking, end = context.WithValue(ctx, templateKey{}, t), s.proveBeside(ctx, t, changed)
+		defer close(t.open)
+	}
+	w, over, p, err := s.requests.watch(asking, s.patience.get(), o)
+	if p != nil {
+		o.TimeoutSeconds = p.stated(o.TimeoutSeconds)
 	}
 	switch {
 	case isExpired(err):

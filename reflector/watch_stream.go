@@ -166,7 +166,6 @@ func (w *watcher) isQuiet() bool {
 
 // mustAsk says whether a caller waits for an answer that only a question brings.
 func (w *watcher) mustAsk() bool {
-	_, kept := w.inner.(*ahead)
 	if !w.s.fresh.want() {
 		return false
 	}
@@ -174,7 +173,7 @@ func (w *watcher) mustAsk() bool {
 		return false // an answer is under way
 	}
 	reached := w.s.queue.Reached()
-	if _, asked := w.s.queue.Target(); (w.short || kept && !reached) && (w.s.queue.Proven().Before(asked) || w.s.proving.mode == ConfirmList && !reached) {
+	if _, asked := w.s.queue.Target(); w.short && (w.s.queue.Proven().Before(asked) || w.s.proving.mode == ConfirmList && !reached) {
 		return false // so it is here; or a list has given it, which may be large with ConfirmList
 	}
 	if w.s.proofIn() <= 0 || w.s.listsForWaiting() {
