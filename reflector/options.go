@@ -54,7 +54,7 @@ type Options struct {
 	// repair says what relists ask for.
 	repair listMode
 	// pageSize is the page size of relists, in objects. By default the first page has
-	// 250, and later ones as many as fit 4 MiB and the link.
+	// 250, and later ones as many as fit 2 MiB and the link.
 	pageSize int64
 	// quietTimeout is how long a watch may bring neither event nor bookmark, and a
 	// request no byte. After that it is given up, and the server is asked. The server
