@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/listing"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // takeUp goes on with an interrupted first list, if the relist has one. It first asks for
@@ -31,8 +32,7 @@ func (l *lister) takeUp(ctx context.Context) error {
 	}
 	l.at.rv, l.at.token, l.at.began, l.at.stated = p.ResourceVersion, p.Continue, p.Began, stated
 	l.at.newest, l.at.target = p.Newest, later(p.Newest, stated)
-	l.o.ServedForm = p.ServedForm // if it has changed since, the next relist compares content
-	l.relist.ServedAs(p.ServedForm)
+	l.sign = p.ServedForm // if it has changed since, the next relist compares content
 	if !l.size.fixed && p.PageSize > 0 {
 		l.size.limit = p.PageSize
 	}
@@ -55,7 +55,7 @@ func (l *lister) soon(taken time.Time) {
 func (l *lister) progress(newest string) listing.Progress {
 	return listing.Progress{
 		ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began,
-		By: l.s.cluster.is(), ServedForm: l.o.ServedForm,
+		By: l.s.cluster.is(), ServedForm: l.sign,
 	}
 }
 
