@@ -30,12 +30,13 @@ type boltFile struct {
 	begins  sync.Mutex     // held while a transaction begins
 	// stuck: bbolt panicked while a transaction began or ended, as in a file that was
 	// truncated. It keeps its locks then, and whoever enters it waits for ever.
-	stuck atomic.Bool
+	stuck  atomic.Bool
+	sticks chan struct{} // closed then
 }
 
 // openBolt is bolt.Open, and notes which file it opened.
 func openBolt(path string, o *bolt.Options) (*boltFile, error) {
-	b := &boltFile{}
+	b := &boltFile{sticks: make(chan struct{})}
 	open := o.OpenFile
 	if open == nil {
 		open = os.OpenFile
@@ -78,7 +79,7 @@ func (b *boltFile) begin() (tx *bolt.Tx, err error) {
 	}
 	defer func() {
 		if tx == nil && err == nil { // it panics
-			b.stuck.Store(true)
+			b.stick()
 		}
 	}()
 	return b.DB.Begin(false)
@@ -96,7 +97,7 @@ func (b *boltFile) write(fn func(*bolt.Tx) error) error {
 	returned := false
 	defer func() {
 		if !returned && (tx == nil || tx.DB() != nil) { // it panics before or after fn
-			b.stuck.Store(true)
+			b.stick()
 		}
 	}()
 	err := b.Update(func(t *bolt.Tx) error { tx = t; begun(); return fn(t) })
@@ -104,11 +105,20 @@ func (b *boltFile) write(fn func(*bolt.Tx) error) error {
 	return err
 }
 
+func (b *boltFile) stick() {
+	if b.stuck.CompareAndSwap(false, true) {
+		close(b.sticks)
+	}
+}
+
 // Close waits for readers. If bbolt would wait for ever, Close leaves the file mapped until
 // the process ends, and the map would keep the lock.
 func (b *boltFile) Close() error {
-	if !b.stuck.Load() {
-		b.readers.Wait()
+	read := make(chan struct{})
+	go func() { b.readers.Wait(); close(read) }()
+	select {
+	case <-read:
+	case <-b.sticks: // perhaps by a reader that began before, while others wait for its locks
 	}
 	if b.stuck.Load() {
 		return errors.Join(osfile.Unlock(b.f), b.f.Close())
