@@ -205,8 +205,9 @@ func (m *sourceMeta) empty() {
 }
 
 func (m *sourceMeta) state(d *device) State {
+	by := m.Facts.Server
 	st := State{
-		Source: m.Source, ClusterUID: m.Facts.Server.ClusterUID, Server: m.Facts.Server.Address, ServerCA: m.Facts.Server.CA,
+		Source: m.Source, ClusterUID: by.ClusterUID, Server: by.Address, ServerCA: by.CA,
 		Kind: m.Kind, APIVersion: m.APIVersion,
 		Timeline: m.Timeline, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
 		Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
