@@ -14,6 +14,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/codec"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/objmeta"
 )
 
@@ -161,7 +162,7 @@ func (s *source) load(fns cache.Indexers) error {
 	m := s.metaNow()
 	s.handlers.told.Store(m.Told)
 	s.handlers.noPlain.Store(m.NoPlain)
-	s.metadataSize.Store(m.MetadataSize)
+	s.facts.note(func(f *listing.Facts) { *f = m.Facts })
 	if m.Degraded != "" {
 		s.health.meet(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
 	}
@@ -260,9 +261,8 @@ func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
 func (s *Claimed) Ended() <-chan struct{} { return s.life.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
-// claimed again. Release writes the told mark, acknowledgements, what
-// NoteMetadataSize and NoteCompared have noted, and the time of the claim. Reads go on as long
-// as the file is open.
+// claimed again. Release writes the told mark, acknowledgements, what NoteFacts and
+// NoteCompared have noted, and the time of the claim. Reads go on as long as the file is open.
 func (s *Claimed) Release() { s.release() }
 
 func (s *source) release() {

@@ -57,7 +57,9 @@ func TestScopeOfANewSource(t *testing.T) {
 			must(t, s.Add(configMap("ns", "own", 1, nil)))
 			must(t, s.Delete(configMap("ns", "own", 1, nil)))
 		},
-		"server": func(t *testing.T, s *Claimed) { must(t, s.SetServer(listing.Server{Address: "s"})) },
+		"server": func(t *testing.T, s *Claimed) {
+			must(t, s.WriteFacts(func(f *listing.Facts) { f.Server.Address = "s" }))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := testPath(t)

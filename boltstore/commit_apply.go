@@ -108,7 +108,6 @@ func (w *work) stamp(journaled bool) {
 	s.stampNotes(m)
 	m.NoPlain = m.NoPlain && s.handlers.noPlain.Load()
 	s.coder.setKind(m)
-	m.Stands = m.Stands || s.stands.Load()
 	if s.claimDue() {
 		m.claimedNow(s.db.device)
 	}

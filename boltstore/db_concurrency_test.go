@@ -57,8 +57,8 @@ func TestReleasedStoreDoesNotWrite(t *testing.T) {
 	if err := before.RemoveHandler("test"); !errors.Is(err, ErrClosed) {
 		t.Errorf("remove a handler: %v", err)
 	}
-	if err := before.SetServer(listing.Server{Address: "other"}); !errors.Is(err, ErrClosed) {
-		t.Errorf("set the server: %v", err)
+	if err := before.WriteFacts(func(f *listing.Facts) { f.Server.Address = "other" }); !errors.Is(err, ErrClosed) {
+		t.Errorf("write the facts: %v", err)
 	}
 	if err := before.Empty(); !errors.Is(err, ErrClosed) {
 		t.Errorf("set aside: %v", err)

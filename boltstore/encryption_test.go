@@ -24,6 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/podgen"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
@@ -99,8 +100,11 @@ func fillCluster(t testing.TB, path string, o Options, pods int) needles {
 		n.add(p.Spec.Containers[0].Image, p.Status.PodIP)
 		objs = append(objs, p)
 	}
+	s.NoteFacts(func(f *listing.Facts) {
+		f.Server = listing.Server{ClusterUID: "the-clusters-own-uid", Address: "https://server.of.the.cluster:6443"}
+	})
 	list := func(objs []runtime.Object, rv string) {
-		r, err := s.BeginRelist(RelistOptions{ClusterUID: "the-clusters-own-uid", Server: "https://server.of.the.cluster:6443", OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+		r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 		if err == nil {
 			err = r.Page(objs)
 		}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -79,7 +80,10 @@ func makeGolden(t *testing.T, path string, o Options) {
 		srv.set(configMap("shop", fmt.Sprintf("cm%02d", i), i+1, map[string]string{"words": fmt.Sprint("w", i%3, ",x"),
 			"long": map[bool]string{true: strings.Repeat("long", 1000)}[i == 5], "text": strings.Repeat(fmt.Sprint("some text of ", i, ". "), 20)}))
 	}
-	relist(t, s, "500", RelistOptions{ClusterUID: "cluster-uid", Server: "https://server:6443"}, srv.list(), 60)
+	s.NoteFacts(func(f *listing.Facts) {
+		f.Server = listing.Server{ClusterUID: "cluster-uid", Address: "https://server:6443"}
+	})
+	relist(t, s, "500", RelistOptions{}, srv.list(), 60)
 	p := &testProducer{}
 	s.Attach(p)
 	behind, _ := claimHandler(t, s, "behind")

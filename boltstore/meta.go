@@ -13,6 +13,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/versions"
 )
 
@@ -109,11 +110,7 @@ type indexMeta struct {
 // It has many fields because all of them must change together or not at all.
 type sourceMeta struct {
 	Source          Source               `msgpack:"source"`
-	ClusterUID      string               `msgpack:"clusterUID"`
-	Server          string               `msgpack:"server"`
-	ServerCA        string               `msgpack:"serverCA,omitempty"`
-	ServedForm      string               `msgpack:"form,omitempty"`         // see RelistOptions.ServedForm
-	MetadataSize    uint64               `msgpack:"metadataSize,omitempty"` // see Claimed.NoteMetadataSize
+	Facts           listing.Facts        `msgpack:"facts"` // see Claimed.NoteFacts
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
 	Epoch           uint64               `msgpack:"epoch"`    // goes up when the source is emptied
@@ -121,12 +118,7 @@ type sourceMeta struct {
 	Contents        contentState         `msgpack:"contents"`
 	Progress        *listProgress        `msgpack:"progress,omitempty"` // of a first list that has not ended
 	ResourceVersion string               `msgpack:"resourceVersion"`
-	Listed          string               `msgpack:"listed,omitempty"`     // version of the last list
-	NewestPage      string               `msgpack:"newestPage,omitempty"` // see Claimed.NewestPage
-	Moved           bool                 `msgpack:"moved,omitempty"`      // an earlier list had another version
-	Stands          bool                 `msgpack:"stands,omitempty"`     // see Claimed.Stands
-	Restored        bool                 `msgpack:"restored,omitempty"`   // see Claimed.NoteRestored
-	Filtered        bool                 `msgpack:"filtered,omitempty"`   // see Claimed.Filtered
+	NewestPage      string               `msgpack:"newestPage,omitempty"` // see State.NewestPage
 	Confirmed       int64                `msgpack:"confirmed"`            // unix ns
 	ConfirmedBy     *stamp               `msgpack:"confirmedBy,omitempty"`
 	Compared        int64                `msgpack:"compared,omitempty"` // unix ns; see State.Compared
@@ -213,8 +205,9 @@ func (m *sourceMeta) empty() {
 }
 
 func (m *sourceMeta) state(d *device) State {
+	by := m.Facts.Server
 	st := State{
-		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, ServerCA: m.ServerCA,
+		Source: m.Source, ClusterUID: by.ClusterUID, Server: by.Address, ServerCA: by.CA,
 		Kind: m.Kind, APIVersion: m.APIVersion,
 		Timeline: m.Timeline, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
 		Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,

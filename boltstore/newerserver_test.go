@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // TestNewerServer: that typed objects of a newer server lack fields is in the state, and one
@@ -49,7 +51,8 @@ func TestNewerServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			if list {
-				r, err := s.BeginRelist(RelistOptions{ServedForm: "1.99>1.37:0123", OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+				s.NoteFacts(func(f *listing.Facts) { f.ServedForm = "1.99>1.37:0123" })
+				r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // TestOneWriter: while a queue feeds a source, each of the program's writes is refused, and
@@ -150,11 +152,11 @@ func TestEmptyForgetsTheComparison(t *testing.T) {
 	s := claimTest(t, db, Claim{})
 	relist(t, s, "5", RelistOptions{}, []runtime.Object{at(5, "x")}, 10)
 	s.NoteCompared()
-	s.NoteMetadataSize(7)
+	s.NoteFacts(func(f *listing.Facts) { f.MetadataSize = 7 })
 	must(t, s.Empty())
 	closeTest(t, db)
 	s = claimTest(t, openTest(t, path, Options{}), Claim{})
-	if st := s.State(); !st.Compared.IsZero() || !s.FilledByProgram() || s.MetadataSize() > 0 {
+	if st := s.State(); !st.Compared.IsZero() || !s.FilledByProgram() || s.Facts().MetadataSize > 0 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -333,8 +333,7 @@ func (hs *handlers) owe() bool {
 
 // writeMarks writes, in a transaction of its own, the values that otherwise ride on
 // commits (work.stamp): told mark, acknowledgements, the claim's time, and stampNotes.
-// NoPlain and Stands are not among them: ExpectPlain writes NoPlain, and the change that sets
-// Stands is about to be committed.
+// NoPlain is not among them: ExpectPlain writes it.
 func (s *source) writeMarks() error {
 	var visible func()
 	return s.updateMetaThen(func(t sourceTx, m *sourceMeta) (err error) {

@@ -19,17 +19,11 @@ type RelistOptions struct {
 	// NewTimeline says that the server has been restored to an earlier state. The relist
 	// compares content instead of versions, and overwrites the file.
 	NewTimeline bool
-	// ServedForm is a sign of the form in which the server serves the objects, "" if
-	// unknown. If it differs from the last relist's, or if Content is true, the relist
-	// compares content besides versions. If the server's minor version is newer than that
-	// of the program's types, the sign begins with both, as in "1.38>1.37:".
-	ServedForm string
-	Content    bool
-	// Audit says that the watch may have left out changes. A difference at the file's own
-	// version then does not show that versions stand still, see [Claimed.Stands].
+	// Content: the relist compares content besides versions.
+	Content bool
+	// Audit says that the watch may have left out changes, see [State].
 	Audit bool
-	// ClusterUID and Server identify the cluster that answers. "" leaves the file's
-	// value.
+	// ClusterUID and Server identify the cluster that answers, "" if unknown.
 	ClusterUID, Server string
 	// Transform is applied to each object before it is compared and stored.
 	Transform func(runtime.Object) (runtime.Object, error)
@@ -62,7 +56,6 @@ type Relist struct {
 	first  bool // no list of the source has ended
 	all    bool // store every object again: type or transform have changed
 	damage knownDamage
-	known  listing.Server // the server that had answered when the relist began
 	// content: equal versions need not mean equal content, so that is compared.
 	// BeginRelist says when.
 	content bool
@@ -78,8 +71,12 @@ type Relist struct {
 	progress pagesRead
 	unstored unstored
 
-	unversioned bool // an object has no version
+	// Ended, if not nil, changes the facts in the commit that ends the list. It may be called
+	// more than once, in one goroutine at a time.
+	Ended func(*listing.Facts)
 
+	// Unversioned: an object has no version.
+	Unversioned bool
 	// Objects counts the objects that the list has shown, Changed those that differ, and
 	// Deleted those that are gone. The caller may report them.
 	Objects, Changed, Deleted int
@@ -123,15 +120,14 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", s.name, err)
 	}
 	m := s.metaNow()
-	r := &Relist{s: s, o: o, first: m.Contents != contentsWhole, all: s.Outdated() != "", known: m.server(),
+	r := &Relist{s: s, o: o, first: m.Contents != contentsWhole, all: s.Outdated() != "",
 		epoch: m.Epoch, indices: s.indices.set()}
 	r.seen = seenKeys{seed: maphash.MakeSeed(), keys: map[uint64]struct{}{}}
 	r.found, r.sweeper, r.damage = differences{r: r}, sweeper{r: r}, knownDamage{r: r}
 	if err := s.Err(); err != nil {
 		r.damage.known, r.damage.why = true, err.Error()
 	}
-	anotherForm := o.ServedForm != "" && o.ServedForm != m.ServedForm
-	r.content = o.NewTimeline || o.Content || r.damage.known || m.Local || anotherForm
+	r.content = o.NewTimeline || o.Content || r.damage.known || m.Local
 	goesOn := o.TakeUp && m.Progress != nil
 	if r.damage.known || goesOn {
 		lacks, err := r.damage.lacksRecords()
@@ -147,13 +143,6 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	}
 	return r, nil
 }
-
-// ServedForm returns the form that the last relist committed, see RelistOptions.ServedForm.
-func (s *Store) ServedForm() string { return s.metaNow().ServedForm }
-
-// ServedAs states RelistOptions.ServedForm if it was unknown at the beginning. It changes
-// nothing about comparisons already made.
-func (r *Relist) ServedAs(form string) { r.o.ServedForm = form }
 
 // seenKeys are the keys that pages have shown.
 type seenKeys struct {
@@ -216,7 +205,7 @@ func (r *Relist) identify(objs []runtime.Object) []listedItem {
 			c.obj = obj
 		}
 		r.Objects++
-		r.unversioned = r.unversioned || c.rv == ""
+		r.Unversioned = r.Unversioned || c.rv == ""
 		it := listedItem{c: c, err: err}
 		if r.o.Transform != nil && err == nil {
 			if c, it.err = r.transform(obj); it.err == nil {
@@ -309,6 +298,13 @@ func (r *Relist) Compared() bool { return r.first || r.all || r.content }
 // NewestPage states the version of the last page, before the page or Commit. It may be later
 // than the list's, which is the first page's. PageTo states it, too.
 func (r *Relist) NewestPage(rv string) { r.progress.newest = rv }
+
+// end changes the facts as Ended says.
+func (r *Relist) end(f *listing.Facts) {
+	if r.Ended != nil {
+		r.Ended(f)
+	}
+}
 
 // First reports whether this is the source's first list. A first list is not journaled.
 func (r *Relist) First() bool { return r.first }

@@ -72,7 +72,6 @@ func (l *listBatch) begin(m *sourceMeta) {
 	if r.first {
 		m.Contents = contentsPartial
 	}
-	m.Restored = m.Restored || r.o.NewTimeline && !r.first // until the end of a list of the new timeline
 	if m.Noted.Nameless += l.unstored; l.unstored > 0 {
 		m.Noted.Why = r.unstored.why
 	}
@@ -103,8 +102,7 @@ func (l *listBatch) stamp(a *applier, was *sourceMeta) error {
 	return nil
 }
 
-// stampEnd notes in meta that the source was listed, and how: as of which version, in which
-// form, by which server.
+// stampEnd notes in meta that the source was listed, and how.
 func (l *listBatch) stampEnd(a *applier, was *sourceMeta) error {
 	r, m := l.r, a.m
 	if l.end.mended = m.Degraded != ""; l.end.mended {
@@ -122,10 +120,9 @@ func (l *listBatch) stampEnd(a *applier, was *sourceMeta) error {
 		r.s.indices.complete(m, r.indices.fns) // every record has values for these
 	}
 	rv := l.end.resourceVersion
-	r.listedAt(m, was, rv)
 	m.markList(was, rv, r.first || r.all || l.end.mended || r.o.NewTimeline || m.remark || was.Local, false, a.now)
 	m.Contents, m.Local, m.Progress = contentsWhole, false, nil
-	m.ResourceVersion, m.ServedForm = rv, r.o.ServedForm
+	m.ResourceVersion = rv
 	if m.NewestPage = ""; versions.Newer(r.progress.newest, rv) {
 		m.NewestPage = r.progress.newest
 	}
@@ -147,8 +144,7 @@ func (l *listBatch) stampEnd(a *applier, was *sourceMeta) error {
 	if r.o.NewTimeline {
 		m.Timeline++
 	}
-	m.Restored = m.Restored && !r.first && !r.o.NewTimeline
-	l.noteServer(m)
+	r.end(&m.Facts)
 	return nil
 }
 
@@ -159,6 +155,7 @@ func (l *listBatch) visible(m *sourceMeta) {
 	if l.end == nil {
 		return
 	}
+	r.s.facts.note(r.end)
 	r.s.db.warned.lacksFields(m)
 	if l.end.mended {
 		r.s.health.forget()
@@ -186,19 +183,6 @@ func (m *sourceMeta) mix(typeHash string) {
 	default:
 		m.TypeHash = mixedType
 	}
-}
-
-// noteServer notes in m which server has answered the list. SetServer's notes since the
-// list began are newer than the options.
-func (l *listBatch) noteServer(m *sourceMeta) {
-	began := listing.Server{ClusterUID: l.r.o.ClusterUID, Address: l.r.o.Server}
-	if m.ClusterUID != l.r.known.ClusterUID {
-		began.ClusterUID = ""
-	}
-	if m.Server != l.r.known.Address {
-		began.Address = ""
-	}
-	m.answeredBy(began)
 }
 
 // dropPartial makes m describe contents of which nothing was stored.

@@ -76,7 +76,7 @@ func TestRelistCutAtEachCommit(t *testing.T) {
 		if s.LastStoreSyncResourceVersion() != "100" || len(journalFrom(t, s, 1)) != stored {
 			t.Fatalf("cut after %d: at %s with %d entries", k, s.LastStoreSyncResourceVersion(), len(journalFrom(t, s, 1)))
 		}
-		if newest := s.NewestPage(); (newest == "300") != (stored > 0) {
+		if newest := s.metaNow().NewestPage; (newest == "300") != (stored > 0) {
 			t.Fatalf("cut after %d: objects may be as new as %q", k, newest)
 		}
 		entries, _ := relist(t, s, "300", RelistOptions{}, srv.list(), 5)

@@ -111,9 +111,7 @@ func TestErrOfEmptying(t *testing.T) {
 func TestErrOfNotes(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	for what, note := range map[string]func(s *Claimed) error{
-		"restored": (*Claimed).NoteRestored,
-		"server":   func(s *Claimed) error { return s.SetServer(listing.Server{ClusterUID: "u"}) },
-		"filtered": func(s *Claimed) error { return s.NoteFiltered(true) },
+		"facts":    func(s *Claimed) error { return s.WriteFacts(func(f *listing.Facts) { f.Restored = true }) },
 		"plain":    (*Claimed).ExpectPlain,
 		"progress": (*Claimed).DropPartial,
 	} {

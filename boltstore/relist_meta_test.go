@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -128,38 +129,45 @@ func TestDescribedWhileListed(t *testing.T) {
 	}
 }
 
-// TestServerSetWhileListed: facts noted of the server during a list are newer than those
-// known when the list began.
-func TestServerSetWhileListed(t *testing.T) {
-	set := listing.Server{Address: "s2", ClusterUID: "c2", CA: "ca2"}
-	for _, tc := range []struct {
-		o            RelistOptions
-		during, want listing.Server
-	}{
-		{during: set, want: set},
-		{o: RelistOptions{Server: "s1", ClusterUID: "c1"}, during: set, want: set},
-		{o: RelistOptions{Server: "s1", ClusterUID: "c1"}, during: listing.Server{CA: "ca2"},
-			want: listing.Server{Address: "s1", ClusterUID: "c1", CA: "ca2"}},
-		{o: RelistOptions{Server: "s1"}, want: listing.Server{Address: "s1", ClusterUID: "c0", CA: "ca0"}},
-	} {
-		for _, large := range []bool{true, false} {
-			db := openTest(t, testPath(t), Options{})
-			s := claimTest(t, db, Claim{})
-			must(t, s.SetServer(listing.Server{Address: "s0", ClusterUID: "c0", CA: "ca0"}))
-			if !large {
-				relist(t, s, "5", RelistOptions{}, nil, 5)
-			}
-			r, err := s.BeginRelist(tc.o)
-			must(t, err)
-			r.found.spilled = large
-			must(t, s.SetServer(tc.during))
-			_, err = r.Commit("9", time.Now())
-			must(t, err)
-			st := s.State()
-			if got := (listing.Server{Address: st.Server, ClusterUID: st.ClusterUID, CA: st.ServerCA}); got != tc.want {
-				t.Errorf("large %v: %+v, not %+v", large, got, tc.want)
-			}
-			closeTest(t, db)
+// TestFactsOfAList: facts noted while a list is read stay, and what its end shows is in the
+// file with the end, not before.
+func TestFactsOfAList(t *testing.T) {
+	for _, large := range []bool{true, false} {
+		path := testPath(t)
+		db := openTest(t, path, Options{})
+		s := claimTest(t, db, Claim{})
+		server := func(uid string) func(*listing.Facts) {
+			return func(f *listing.Facts) { f.Server.ClusterUID = uid }
+		}
+		must(t, s.WriteFacts(server("c0")))
+		if !large {
+			relist(t, s, "5", RelistOptions{}, nil, 5)
+		}
+		r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+		must(t, err)
+		r.found.spilled = large
+		r.Ended = func(f *listing.Facts) { f.Listed, f.Restored = "9", false }
+		must(t, s.WriteFacts(func(f *listing.Facts) { f.Restored = true }))
+		must(t, r.Page([]runtime.Object{configMap("ns", "a", 7, nil)}))
+		s.NoteFacts(server("c2"))
+		db.h.setHook(func(*bolt.Tx) error { return errRefused })
+		if _, err := r.Commit("9", time.Now()); !errors.Is(err, errRefused) {
+			t.Fatal(err)
+		}
+		want := listing.Facts{Server: listing.Server{ClusterUID: "c2"}, Restored: true}
+		if is := s.Facts(); is != want {
+			t.Errorf("large %v: %+v before the end", large, is)
+		}
+		db.h.setHook(nil)
+		_, err = r.Commit("9", time.Now())
+		must(t, err)
+		want.Listed, want.Restored = "9", false
+		if is, in := s.Facts(), s.metaNow().Facts; is != want || in != want || s.State().ClusterUID != "c2" {
+			t.Errorf("large %v: %+v, in the file %+v", large, is, in)
+		}
+		closeTest(t, db)
+		if is := claimTest(t, openTest(t, path, Options{}), Claim{}).Facts(); is != want {
+			t.Errorf("large %v: %+v in the next life", large, is)
 		}
 	}
 }

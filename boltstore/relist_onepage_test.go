@@ -37,9 +37,9 @@ func TestFirstListOfOnePage(t *testing.T) {
 				}
 				began := time.Now()
 				before := db.Stats().Transactions.Count()
-				r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+				_, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 				must(t, err)
-				r, err = s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+				r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 				must(t, err)
 				must(t, r.PageTo(srv.list(), listing.Progress{ResourceVersion: "100", Newest: "100", Began: began}))
 				nothing(t, s)

@@ -118,7 +118,7 @@ func TestProgressDropped(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if newest := s.NewestPage(); newest != "" {
+		if newest := s.metaNow().NewestPage; newest != "" {
 			t.Errorf("objects may be as new as %q", newest)
 		}
 		gone(t, s, l)

@@ -6,6 +6,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // Empty removes the source's contents, because they belong to another cluster. The source
@@ -30,9 +31,8 @@ func (s *Claimed) Empty() error {
 		}
 		return src.putMeta(m)
 	}, func() {
-		s.stands.Store(false)
+		s.facts.note(func(f *listing.Facts) { *f = listing.Facts{} })
 		s.compared.Store(nil)
-		s.metadataSize.Store(0)
 		s.setMeta(m, nil)
 		s.health.forget()
 		s.handlers.stir()

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // TestStandsIsOfACluster: if the versions of one cluster stand still, this says nothing
@@ -14,15 +16,15 @@ func TestStandsIsOfACluster(t *testing.T) {
 	s := claimTest(t, db, Claim{})
 	objs := []runtime.Object{configMap("ns", "a", 1, nil)}
 	relistSome(t, s, "5", RelistOptions{}, objs)
-	s.NoteStands()
+	s.NoteFacts(func(f *listing.Facts) { f.Stands = true })
 	must(t, s.Empty())
 	relistSome(t, s, "6", RelistOptions{}, objs)
 	must(t, s.Add(configMap("ns", "b", 7, nil)))
-	if s.Stands() || s.metaNow().Stands {
+	if s.Facts().Stands || s.metaNow().Facts.Stands {
 		t.Error("in the same life")
 	}
 	closeTest(t, db)
-	if s := claimTest(t, openTest(t, path, Options{}), Claim{}); s.Stands() {
+	if s := claimTest(t, openTest(t, path, Options{}), Claim{}); s.Facts().Stands {
 		t.Error("in the next one")
 	}
 }

@@ -29,12 +29,9 @@ type source struct {
 	writer   writer
 	health   health
 
-	// metadataSize: see NoteMetadataSize.
-	metadataSize atomic.Uint64
 	// compared is when NoteCompared was last called, if no relist was committed since.
 	compared atomic.Pointer[comparison]
-	// stands: see NoteStands.
-	stands atomic.Bool
+	facts    facts
 
 	life life
 

@@ -47,16 +47,16 @@ func TestMetadataSizeIsKept(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
 	s := claimTest(t, db, Claim{})
-	if n := s.MetadataSize(); n != 0 {
+	if n := s.Facts().MetadataSize; n != 0 {
 		t.Error("nothing was seen, and", n)
 	}
-	s.NoteMetadataSize(321)
+	s.NoteFacts(func(f *listing.Facts) { f.MetadataSize = 321 })
 	s.Release()
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	db = openTest(t, path, Options{})
-	if n := claimTest(t, db, Claim{}).MetadataSize(); n != 321 {
+	if n := claimTest(t, db, Claim{}).Facts().MetadataSize; n != 321 {
 		t.Error("kept:", n)
 	}
 }

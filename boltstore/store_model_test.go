@@ -162,7 +162,7 @@ func (m *storeModel) mayBe(key string, obj *corev1.ConfigMap) bool {
 	}
 	for _, later := range m.past[min(m.at, len(m.past)):min(max(m.at, m.ahead), len(m.past))] {
 		if modelText(obj) == modelText(later[key]) {
-			return m.s.NewestPage() != ""
+			return m.s.metaNow().NewestPage != ""
 		}
 	}
 	return false

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/objmeta"
 	"github.com/kubewake/kubewake/internal/versions"
 )
@@ -28,7 +29,7 @@ func (q *Queue) Delete(obj any) error { return q.accept(cache.Deleted, obj) }
 func (q *Queue) accept(typ cache.DeltaType, obj any) error {
 	it := acceptedItem{rv: versionOf(obj), came: q.now()}
 	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); !tombstone && (it.rv == "" || typ == cache.Deleted && q.passed(it.rv)) {
-		q.store.NoteStands()
+		q.store.NoteFacts(func(f *listing.Facts) { f.Stands = true })
 	}
 	var err error
 	if it.change, err = q.prepare(typ, obj); err != nil {

@@ -320,8 +320,8 @@ func (m *turmoil) notice(rev uint64) {
 	m.calm()
 	later := func(s *tsource) string {
 		st := s.inf.store.State()
-		for _, rv := range []string{st.ResourceVersion, s.inf.LastSyncResourceVersion(), s.inf.store.NewestPage()} {
-			if n, _ := strconv.ParseUint(rv, 10, 64); n > rev && st.Synced && !s.inf.store.Restored() { // "" is 0
+		for _, rv := range []string{st.ResourceVersion, s.inf.LastSyncResourceVersion(), st.NewestPage} {
+			if n, _ := strconv.ParseUint(rv, 10, 64); n > rev && st.Synced && !s.inf.store.Facts().Restored { // "" is 0
 				return fmt.Sprint(rv, " ", s.inf.State(), st.ResourceVersion, " epoch ", s.inf.store.Epoch(),
 					" cluster ", m.cluster)
 			}

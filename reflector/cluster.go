@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -58,7 +59,7 @@ func (s *Reflector) otherCluster(ctx context.Context) (bool, error) {
 	if id.other && (known.Synced || known.Objects > 0) {
 		err = c.empty(ctx, known, id.by) // none of its objects has been deleted
 	} else {
-		c.note(known, id)
+		c.note(id)
 	}
 	if err != nil {
 		return false, err
@@ -145,7 +146,7 @@ func (c *cluster) empty(ctx context.Context, known boltstore.State, by listing.S
 	if err := c.store.Empty(); err != nil {
 		return err
 	}
-	c.note(boltstore.State{}, finding{by: by, sure: true})
+	c.note(finding{by: by, sure: true})
 	c.queue.Unconfirm(true)
 	c.log.Info("Another cluster answers, the cached objects are removed", "source", c.store.Source().String(),
 		"server", by.Address, "clusterUID", by.ClusterUID, "ca", by.CA,
@@ -153,20 +154,22 @@ func (c *cluster) empty(ctx context.Context, known boltstore.State, by listing.S
 	return nil
 }
 
-// note writes the server that answers to the file, for the next time. If that fails, the
-// cluster is asked for again then.
-func (c *cluster) note(known boltstore.State, id finding) {
+// note writes the server that answers to the file, for the next time. What it does not say
+// stays, unless it is another cluster.
+func (c *cluster) note(id finding) {
 	by := id.by
 	if !id.sure {
 		by = listing.Server{Address: by.Address}
 	}
-	by.Other = id.other
-	news := func(told, known string) bool { return told != "" && told != known }
-	if !by.Other && !news(by.Address, known.Server) && !news(by.ClusterUID, known.ClusterUID) &&
-		!news(by.CA, known.ServerCA) {
-		return
-	}
-	if err := c.store.SetServer(by); err != nil {
+	err := c.store.WriteFacts(func(f *listing.Facts) {
+		if id.other {
+			f.Server = listing.Server{}
+		}
+		f.Server.Address = cmp.Or(by.Address, f.Server.Address)
+		f.Server.ClusterUID = cmp.Or(by.ClusterUID, f.Server.ClusterUID)
+		f.Server.CA = cmp.Or(by.CA, f.Server.CA)
+	})
+	if err != nil {
 		c.log.V(1).Info("It could not be noted which server answers", "source", c.store.Source().String(), "err", err)
 	}
 }

@@ -24,7 +24,7 @@ func TestNotedInPart(t *testing.T) {
 		if !isOther(known, by) {
 			t.Fatal("it counts as the same")
 		}
-		f.cluster.note(known, finding{by: by, other: true, sure: true})
+		f.cluster.note(finding{by: by, other: true, sure: true})
 		if st := f.store.State(); st.ClusterUID != "" || st.Server != by.Address || st.ServerCA != by.CA {
 			t.Errorf("noted: UID %q, %s, CA %q", st.ClusterUID, st.Server, st.ServerCA)
 		}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // Confirm says how a source proves, after a restart, that nothing was missed, if the
@@ -180,7 +181,7 @@ func (s *Reflector) proves(phase Phase) bool {
 // comparable says whether a list of metadata can be compared at all. It cannot if the
 // caller's list function leaves objects out.
 func (s *Reflector) comparable() bool {
-	return s.proving.mode != ConfirmBookmark && ordered(s.queue) && s.store.ByMetadata() && !s.store.Filtered() &&
+	return s.proving.mode != ConfirmBookmark && ordered(s.queue) && s.store.ByMetadata() && !s.store.Facts().Filtered &&
 		s.store.Err() == nil && s.store.UnstoredObjects() == 0
 }
 
@@ -195,7 +196,7 @@ func (s *Reflector) mayList() bool {
 func metadataSize(store *boltstore.Claimed) (each, all int64) {
 	st := store.State()
 	n := int64(max(st.Objects, 1))
-	if each = int64(store.MetadataSize()); each == 0 {
+	if each = int64(store.Facts().MetadataSize); each == 0 {
 		each = int64(st.Bytes)*5/4/n + 128
 	}
 	return each, each * int64(st.Objects)
@@ -204,7 +205,7 @@ func metadataSize(store *boltstore.Claimed) (each, all int64) {
 // guessMetadata notes how large metadata is in a list, by some objects of a full one. The
 // file may not show it, since a transform may have taken fields away.
 func (s *Reflector) guessMetadata(objs []runtime.Object) {
-	if s.store.MetadataSize() > 0 || len(objs) == 0 {
+	if s.store.Facts().MetadataSize > 0 || len(objs) == 0 {
 		return
 	}
 	const typeMeta = 60
@@ -220,5 +221,5 @@ func (s *Reflector) guessMetadata(objs []runtime.Object) {
 		}
 		size += len(b) + typeMeta
 	}
-	s.store.NoteMetadataSize(uint64(size / len(some)))
+	s.store.NoteFacts(func(f *listing.Facts) { f.MetadataSize = uint64(size / len(some)) })
 }

@@ -38,8 +38,8 @@ func TestListFunctionThatLeavesOut(t *testing.T) {
 			}
 			after(time.Minute)
 			st := f.State()
-			if n := st.Relists[ReasonDiffers]; n != want || f.store.Filtered() != (life > 0) || st.Uncompared != (life == 2) {
-				t.Errorf("life %d: %d relists, filtered %v, uncompared %v", life, n, f.store.Filtered(), st.Uncompared)
+			if n := st.Relists[ReasonDiffers]; n != want || f.store.Facts().Filtered != (life > 0) || st.Uncompared != (life == 2) {
+				t.Errorf("life %d: %d relists, filtered %v, uncompared %v", life, n, f.store.Facts().Filtered, st.Uncompared)
 			}
 			if life == 2 {
 				for range 3 { // a relist because of the number of objects may put the audit off
@@ -47,8 +47,8 @@ func TestListFunctionThatLeavesOut(t *testing.T) {
 						break
 					}
 				}
-				if st := f.State(); st.Relists[ReasonAudit] == 0 || f.store.Filtered() {
-					t.Errorf("after an audit: relists %v, filtered %v", st.Relists, f.store.Filtered())
+				if st := f.State(); st.Relists[ReasonAudit] == 0 || f.store.Facts().Filtered {
+					t.Errorf("after an audit: relists %v, filtered %v", st.Relists, f.store.Facts().Filtered)
 				}
 			}
 			f.die(end)

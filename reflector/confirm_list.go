@@ -72,7 +72,7 @@ func (s *Reflector) prove(ctx context.Context, t *template, changed *changedSinc
 		err = p.list(ctx)
 	}
 	if p.size > 0 && p.objects > 0 {
-		s.store.NoteMetadataSize(uint64(max(p.size/p.objects, 1)))
+		s.store.NoteFacts(func(f *listing.Facts) { f.MetadataSize = uint64(max(p.size/p.objects, 1)) })
 	}
 	if err == nil {
 		err = p.settle(ctx, fifo.Listed{Target: rv, Asked: asked, At: p.rv}, answered)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // TestLiesAboutMany: a list beside the watch is compared, too: if the file is of its version
@@ -52,7 +53,7 @@ func TestLiesAboutMany(t *testing.T) {
 				after(time.Minute)
 				tc.change(f)
 				if tc.n > 20 {
-					f.store.NoteMetadataSize(startBytes/uint64(tc.n) + 1) // too much for a question
+					f.store.NoteFacts(func(f *listing.Facts) { f.MetadataSize = startBytes/uint64(tc.n) + 1 }) // too much for a question
 				}
 				if strings.HasPrefix(name, "nothing waits") {
 					f.other()
@@ -113,9 +114,9 @@ func replaysOutOfOrder(f *fixture, lives int) {
 	f.delete("cm2")
 	f.reflect()
 	after(20 * time.Second)
-	if st := f.State(); f.differs() != "" || !f.queue.HasSynced() || st.Uncompared || f.store.Filtered() {
+	if st := f.State(); f.differs() != "" || !f.queue.HasSynced() || st.Uncompared || f.store.Facts().Filtered {
 		f.t.Errorf("%s, synced %v; %s, uncompared %v, filtered %v, relists %v",
-			f.differs(), f.queue.HasSynced(), st, st.Uncompared, f.store.Filtered(), st.Relists)
+			f.differs(), f.queue.HasSynced(), st, st.Uncompared, f.store.Facts().Filtered, st.Relists)
 	}
 }
 

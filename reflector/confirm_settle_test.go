@@ -425,7 +425,7 @@ func TestStrippedMetadata(t *testing.T) {
 		f.reflect()
 		after(100 * time.Millisecond)
 		if !f.queue.HasSynced() {
-			t.Errorf("%s, %d bytes of metadata each", f.State(), f.store.MetadataSize())
+			t.Errorf("%s, %d bytes of metadata each", f.State(), f.store.Facts().MetadataSize)
 		}
 	})
 }

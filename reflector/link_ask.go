@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/versions"
 )
 
@@ -95,14 +96,18 @@ func (s *Reflector) question(ctx context.Context) (rv string, listed *pageAnswer
 // newest is the newest version that the server has shown: the queue's, or that of the last
 // relist's last page. The server must not be behind it.
 func (s *Reflector) newest() string {
-	return later(s.queue.ShownVersion(), s.store.NewestPage())
+	return later(s.queue.ShownVersion(), s.store.State().NewestPage)
 }
 
 // restored notes that the server is of another timeline. The next life must know it,
 // too: by then the server may have overtaken the file's version.
 func (s *Reflector) restored() {
 	s.link.restored()
-	if err := s.store.NoteRestored(); err != nil {
+	err := s.store.DropPartial() // what it has was never shown
+	if err == nil && s.hasContents() {
+		err = s.store.WriteFacts(func(f *listing.Facts) { f.Restored = true })
+	}
+	if err != nil {
 		s.log.V(1).Info("It could not be noted that the server was restored", "source", s.store.Source().String(), "err", err)
 		return
 	}
@@ -114,10 +119,11 @@ func (s *Reflector) restored() {
 // server states the file's own version and nothing shows that versions move. Then a list
 // that equals the file shows as much as a relist, if that compares versions, too.
 func (s *Reflector) saysNothing(rv string, equal bool) bool {
-	if s.store.Stands() {
+	f := s.store.Facts()
+	if f.Stands {
 		return true
 	}
-	return rv == s.queue.AcceptedVersion() && !s.store.Moves(rv) && !s.etcds() && !(equal && s.store.ServedForm() != "")
+	return rv == s.queue.AcceptedVersion() && !f.Moves(rv) && !s.etcds() && !(equal && f.ServedForm != "")
 }
 
 // etcds says whether the versions are known to be etcd's. They are if the server has a
@@ -130,7 +136,7 @@ func (s *Reflector) etcds() bool {
 // fails if the answer has none and the last list had one.
 func (s *Reflector) serverVersion(ctx context.Context) (string, error) {
 	rv, err := s.requests.version(s.cluster.trace(ctx))
-	if err == nil && rv == "" && s.store.Listed() != "" {
+	if err == nil && rv == "" && s.store.Facts().Listed != "" {
 		err = fmt.Errorf("%w: it has no resourceVersion, and the last one had", errNoList)
 	}
 	return rv, err

@@ -33,6 +33,7 @@ type lister struct {
 	reason string
 	turn   *turn // given back while a page has to wait
 	o      boltstore.RelistOptions
+	sign   string       // of the served form, see Reflector.sign
 	relist *fifo.Relist // once it has begun
 	size   pageSize
 

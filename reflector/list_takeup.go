@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/kubewake/kubewake/internal/listing"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // takeUp goes on with an interrupted first list, if the relist has one. It first asks for
@@ -30,8 +31,7 @@ func (l *lister) takeUp(ctx context.Context) error {
 	}
 	l.at.rv, l.at.token, l.at.began, l.at.stated = p.ResourceVersion, p.Continue, p.Began, stated
 	l.at.newest, l.at.target = p.Newest, later(p.Newest, stated)
-	l.o.ServedForm = p.ServedForm // if it has changed since, the next relist compares content
-	l.relist.ServedAs(p.ServedForm)
+	l.sign = p.ServedForm // if it has changed since, the next relist compares content
 	if !l.size.fixed && p.PageSize > 0 {
 		l.size.limit = p.PageSize
 	}
@@ -45,7 +45,7 @@ func (l *lister) takeUp(ctx context.Context) error {
 func (l *lister) progress(newest string) listing.Progress {
 	return listing.Progress{
 		ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began,
-		By: l.s.cluster.is(), ServedForm: l.o.ServedForm,
+		By: l.s.cluster.is(), ServedForm: l.sign,
 	}
 }
 

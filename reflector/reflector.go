@@ -79,7 +79,7 @@ func New(
 		status:   status{state: State{Phase: PhaseStarting, Since: now}},
 	}
 	s.cluster = cluster{server: server, requests: &s.requests, queue: queue, store: store, log: log, broken: time.Now()}
-	if store.Restored() {
+	if store.Facts().Restored {
 		s.link.restored()
 	}
 	s.audit = audit{every: auditAfter(o.AuditEvery), store: store, clock: clock}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // relistBeforeWatch reads a list. Relists that follow one another have a backoff of their own.
@@ -66,7 +67,7 @@ func (s *Reflector) relist(ctx context.Context, reason string) error {
 
 // noteFiltered notes whether the caller's list function shows something else than the server.
 func (s *Reflector) noteFiltered(filtered bool) {
-	if err := s.store.NoteFiltered(filtered); err != nil {
+	if err := s.store.WriteFacts(func(f *listing.Facts) { f.Filtered = filtered }); err != nil {
 		s.log.V(1).Info("It could not be noted whether lists of metadata are of use",
 			"source", s.store.Source().String(), "err", err)
 	}

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 var (
@@ -105,22 +106,46 @@ func (s *Reflector) readAll(ctx context.Context, reason string, t *turn) (*liste
 func (s *Reflector) startList(ctx context.Context, reason, sign string, t *turn) *lister {
 	s.enter(PhaseRelisting, reason)
 	l := s.newLister(ctx, reason, t)
-	known := s.store.State()
+	l.sign = sign
 	l.o = boltstore.RelistOptions{
-		NewTimeline: s.link.is(linkRestored) && (known.Synced || known.Objects > 0),
+		NewTimeline: s.link.is(linkRestored) && s.hasContents(),
 		ClusterUID:  s.cluster.is().ClusterUID, Server: s.cluster.server, TakeUp: !s.link.owesNote(),
-		ServedForm: sign, Content: sign == "", Audit: reason == ReasonDiffers || reason == ReasonAudit,
+		Content: sign == "" || sign != s.store.Facts().ServedForm,
+		Audit:   reason == ReasonDiffers || reason == ReasonAudit,
 	}
-	if !l.o.NewTimeline && known.Synced {
+	if !l.o.NewTimeline && s.store.State().Synced {
 		l.least = s.newest()
 	}
 	return l
 }
 
+// hasContents says whether the file has contents that readers see.
+func (s *Reflector) hasContents() bool {
+	known := s.store.State()
+	return known.Synced || known.Objects > 0
+}
+
+// ended is what the list shows about the server, once it has ended. It shows that versions
+// stand still if something differs from the file at the file's own version, and nothing else
+// explains that.
+func (l *lister) ended() func(f *listing.Facts) {
+	r, was, store := l.relist, l.s.store.State(), l.s.store
+	explained := !was.Synced || was.Unstored > 0 || store.Err() != nil || store.Outdated() != "" ||
+		l.o.Audit || l.o.NewTimeline
+	same := l.at.rv == was.ResourceVersion && l.at.rv != ""
+	return func(f *listing.Facts) {
+		differs := r.Deleted > 0 || r.Changed > 0 && !r.Compared()
+		f.Stands = f.Stands || r.Unversioned || differs && same && !explained
+		f.Moved = f.Moved || f.Listed != "" && l.at.rv != "" && f.Listed != l.at.rv
+		f.Listed, f.ServedForm = l.at.rv, l.sign
+		f.Restored = f.Restored && !r.First() && !l.o.NewTimeline
+	}
+}
+
 // inOneGo reads the list without pages, as client-go's pager does.
 func (l *lister) inOneGo() *lister {
 	n := l.s.newLister(l.ctx, l.reason, l.turn)
-	n.o = l.o
+	n.o, n.sign = l.o, l.sign
 	n.o.TakeUp = false
 	n.size.limit, n.size.fixed, n.unpaged = 0, true, true
 	n.least = l.least
@@ -138,5 +163,6 @@ func (l *lister) read() error {
 	if err := l.pages(l.s.cluster.trace(l.ctx)); err != nil {
 		return err
 	}
+	r.Ended = l.ended()
 	return r.Commit(l.ctx, l.at.rv, l.at.newest, l.at.target)
 }

@@ -52,8 +52,8 @@ func TestRestoreRemembered(t *testing.T) {
 		if diff := f.differs(); diff != "" {
 			t.Errorf("%s, %+v", diff, f.State())
 		}
-		if st := f.State(); st.Relists[ReasonRestored] != 1 || f.store.State().Timeline != 1 || f.store.Restored() {
-			t.Errorf("%v, timeline %d, restored %v", st.Relists, f.store.State().Timeline, f.store.Restored())
+		if st := f.State(); st.Relists[ReasonRestored] != 1 || f.store.State().Timeline != 1 || f.store.Facts().Restored {
+			t.Errorf("%v, timeline %d, restored %v", st.Relists, f.store.State().Timeline, f.store.Facts().Restored)
 		}
 	})
 }
@@ -70,8 +70,8 @@ func TestRestoredThenAnotherCluster(t *testing.T) {
 			t.Fatal("not synced again")
 		}
 		f.ofTheCluster()
-		if f.store.Restored() || f.store.Epoch() != 1 || f.store.State().Timeline != 0 {
-			t.Error(f.store.Restored(), f.store.Epoch(), f.store.State().Timeline, f.State().Relists)
+		if f.store.Facts().Restored || f.store.Epoch() != 1 || f.store.State().Timeline != 0 {
+			t.Error(f.store.Facts().Restored, f.store.Epoch(), f.store.State().Timeline, f.State().Relists)
 		}
 	})
 }

@@ -114,7 +114,7 @@ func TestFormChangesBeneathAWatch(t *testing.T) {
 		f := customFixtureOver(t, sim, Options{clock: clock.RealClock{}, AuditEvery: time.Hour})
 		f.reflect()
 		after(time.Minute)
-		sign := f.store.ServedForm()
+		sign := f.store.Facts().ServedForm
 		if err := errors.Join(sim.Reform(widget("second", "blue")), sim.Update(widget("third", "red"))); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestFormChangesBeneathAWatch(t *testing.T) {
 		if got, st := f.colors(), f.State(); got != "none blue red" || st.Relists[ReasonAudit] == 0 || len(st.Relists) != 2 {
 			t.Errorf("the file has %s: %v", got, st.Relists)
 		}
-		if now := f.store.ServedForm(); now == "" || now == sign {
+		if now := f.store.Facts().ServedForm; now == "" || now == sign {
 			t.Errorf("the sign is %q, after %q", now, sign)
 		}
 	})

@@ -34,7 +34,7 @@ func apiIn(info *debug.BuildInfo) uint {
 }
 
 // newerServer is what stands before a sign if the server knows fields that the program's
-// types lack, since its minor version is newer; see [boltstore.RelistOptions].
+// types lack, since its minor version is newer; see [listing.Facts].
 func newerServer(gitVersion string) string {
 	v, err := version.ParseGeneric(gitVersion)
 	if err != nil || v.Major() != 1 || programAPI() == 0 || v.Minor() <= programAPI() {

@@ -321,7 +321,7 @@ func slowToRead() limits {
 // limits may end such a client's request, too. It then asks again.
 func served(t *testing.T, path string, s *boltstore.Claimed) {
 	t.Helper()
-	if err := s.SetServer(listing.Server{Address: "https://a"}); err != nil {
+	if err := s.WriteFacts(func(f *listing.Facts) { f.Server.Address = "https://a" }); err != nil {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // exported runs export over a file with the pods, and returns its output.
@@ -42,7 +43,8 @@ func podsIn(t *testing.T, path string, pods []runtime.Object, form string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := s.BeginRelist(boltstore.RelistOptions{ServedForm: form, OnError: func(_ runtime.Object, err error) {
+	s.NoteFacts(func(f *listing.Facts) { f.ServedForm = form })
+	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) {
 		t.Error(err)
 	}})
 	if err != nil {

@@ -1,18 +1,16 @@
-// Package listing has the types by which packages reflector and boltstore describe a list
-// from the server to each other.
+// Package listing has the types by which packages reflector and boltstore describe a server
+// and its lists to each other.
 package listing
 
 import "time"
 
-// Server describes the server that answers. "" leaves the file's value.
+// Server describes the server that answers.
 type Server struct {
 	Address string
 	// ClusterUID is the UID of the namespace kube-system.
 	ClusterUID string
 	// CA is a hash of the public key at the root of the server's certificate chain.
 	CA string
-	// Other: it is not the file's cluster, and nothing of the file's stays.
-	Other bool `msgpack:"-"`
 }
 
 // Progress is how far a list has come. Every page up to there has been taken.
@@ -23,7 +21,7 @@ type Progress struct {
 	PageSize        int64     `msgpack:"pageSize"`        // a page size in objects that worked
 	Began           time.Time `msgpack:"began"`           // when the first page was asked for
 	By              Server    `msgpack:"by"`              // the server of the pages
-	ServedForm      string    `msgpack:"form,omitempty"`  // of the first page, see boltstore.RelistOptions
+	ServedForm      string    `msgpack:"form,omitempty"`  // of the first page, see Facts
 }
 
 // NotWritten is an error of the file, not of the server.

@@ -21,6 +21,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/apifile"
 	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/kubewake/kubewake/internal/filetest"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // TestClusterLater: after an outage of the link, the file's server is asked again: it may
@@ -198,7 +199,8 @@ func TestClusterOfShared(t *testing.T) {
 	}
 	filetest.Relist(t, store, "10")
 	expect("its owner does not know")
-	relist, err := store.BeginRelist(boltstore.RelistOptions{ClusterUID: "one"})
+	store.NoteFacts(func(f *listing.Facts) { f.Server.ClusterUID = "one" })
+	relist, err := store.BeginRelist(boltstore.RelistOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +217,8 @@ func TestClusterOfShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := filetest.Claim(t, db, filetest.Source("secrets"), &corev1.Secret{})
-	if relist, err = other.BeginRelist(boltstore.RelistOptions{ClusterUID: "two"}); err != nil {
+	other.NoteFacts(func(f *listing.Facts) { f.Server.ClusterUID = "two" })
+	if relist, err = other.BeginRelist(boltstore.RelistOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := relist.Commit("30", time.Now()); err != nil {
@@ -246,7 +249,8 @@ func TestClusterOfDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relist, err := store.BeginRelist(boltstore.RelistOptions{ClusterUID: "one"})
+	store.NoteFacts(func(f *listing.Facts) { f.Server.ClusterUID = "one" })
+	relist, err := store.BeginRelist(boltstore.RelistOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
