@@ -45,7 +45,8 @@ func TestAsideReasons(t *testing.T) {
 		for range 2 {
 			db := openTest(t, path, Options{ReplaceForeign: true})
 			got := db.Aside()
-			if len(got) != 1 || got[0].Reason != tc.want || got[0].Bytes == 0 || !strings.HasPrefix(got[0].Path, path+beside.AsideInfix) {
+			if len(got) != 1 || got[0].Reason != tc.want || got[0].Bytes == 0 ||
+				!strings.HasPrefix(got[0].Path, path+beside.AsideInfix) {
 				t.Errorf("%s: %+v, want %s", name, got, tc.want)
 			}
 			closeTest(t, db)
@@ -62,7 +63,8 @@ func TestNewerIsNotSalvaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = b.Update(func(tx *bolt.Tx) error {
-		return format.Put(tx.Bucket(layout.BucketFile), layout.KeyHeader, header{Format: formatVersion + 1, BootID: "another"})
+		return format.Put(tx.Bucket(layout.BucketFile), layout.KeyHeader,
+			header{Format: formatVersion + 1, BootID: "another"})
 	})
 	if err := errors.Join(err, b.Close()); err != nil {
 		t.Fatal(err)
@@ -92,7 +94,8 @@ func TestNewerIsNotSalvaged(t *testing.T) {
 func TestMismatchesAreSeen(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
-	claim := Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "words": indexers["words"]}, IndexVersions: map[string]string{"words": "1"}}
+	claim := Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+		"words": indexers["words"]}, IndexVersions: map[string]string{"words": "1"}}
 	s := claimTest(t, db, claim)
 	srv := server{}
 	srv.set(configMap("a", "one", 1, nil))

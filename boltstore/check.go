@@ -38,7 +38,9 @@ type SourceReport struct {
 
 // Sound says whether there are no problems.
 func (r Report) Sound() bool {
-	return len(r.Problems) == 0 && !slices.ContainsFunc(r.Sources, func(s SourceReport) bool { return len(s.Problems) > 0 })
+	return len(r.Problems) == 0 && !slices.ContainsFunc(r.Sources, func(s SourceReport) bool {
+		return len(s.Problems) > 0
+	})
 }
 
 // Check verifies the whole file: its pages, every record, every index against
@@ -166,7 +168,8 @@ func (v *verifier) items(g contentsTx) map[string]digest {
 	})
 	v.r.Objects = d.Count
 	if d != v.m.Items {
-		v.problem("the records are not those last committed: %d of %d, digest %x of %x", d.Count, v.m.Items.Count, d.Sum, v.m.Items.Sum)
+		v.problem("the records are not those last committed: %d of %d, digest %x of %x", d.Count, v.m.Items.Count,
+			d.Sum, v.m.Items.Sum)
 	}
 	if bytes != v.m.Bytes {
 		v.problem("the records have %d bytes, not %d", bytes, v.m.Bytes)
@@ -273,12 +276,15 @@ func (db *DB) states(handlers bool) ([]State, error) {
 			return nil
 		})
 	})
-	slices.SortFunc(states, func(a, b State) int { return bytes.Compare([]byte(a.Source.String()), []byte(b.Source.String())) })
+	slices.SortFunc(states, func(a, b State) int {
+		return bytes.Compare([]byte(a.Source.String()), []byte(b.Source.String()))
+	})
 	if err != nil {
 		return states, fmt.Errorf("boltstore: %s: %w", db.path, err)
 	}
 	for i := range states {
-		db.claims.confirmedSince(&states[i], db.opts.Clock.Now()) // outside of the transaction, since it waits for locks
+		// outside of the transaction, since it waits for locks
+		db.claims.confirmedSince(&states[i], db.opts.Clock.Now())
 	}
 	return states, nil
 }

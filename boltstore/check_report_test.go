@@ -44,9 +44,13 @@ func TestCheckReports(t *testing.T) {
 	}{
 		{"nothing", false, func(sourceTx) error { return nil }, nil},
 		{"nothing, pending", true, func(sourceTx) error { return nil }, nil},
-		{"a block is gone", false, func(src sourceTx) error { return src.Root.Bucket(layout.BucketJournal).Delete(layout.U64(3)) },
+		{"a block is gone", false, func(src sourceTx) error {
+			return src.Root.Bucket(layout.BucketJournal).Delete(layout.U64(3))
+		},
 			[]string{"journal: a block starts at 4 and should at 3", "journal: it has "}},
-		{"the last block is gone", false, func(src sourceTx) error { return src.Root.Bucket(layout.BucketJournal).Delete(layout.U64(5)) },
+		{"the last block is gone", false, func(src sourceTx) error {
+			return src.Root.Bucket(layout.BucketJournal).Delete(layout.U64(5))
+		},
 			[]string{"journal: it ends before 5 and should end at 5", "journal: it has "}},
 		{"blocks in each other's place", false, func(src sourceTx) error {
 			j := src.Root.Bucket(layout.BucketJournal)
@@ -55,7 +59,8 @@ func TestCheckReports(t *testing.T) {
 				return err
 			}
 			return j.Put(layout.U64(3), two)
-		}, []string{"journal block at 2: damaged: checksum", "a block starts at 3 and should at 2", "journal block at 3: damaged: checksum", "a block starts at 4 and should at 2", "journal: it has "}},
+		}, []string{"journal block at 2: damaged: checksum", "a block starts at 3 and should at 2",
+			"journal block at 3: damaged: checksum", "a block starts at 4 and should at 2", "journal: it has "}},
 		{"a block with two entries for one", false, func(src sourceTx) error {
 			j := src.Root.Bucket(layout.BucketJournal)
 			drafts, err := src.Owner().UnpackBlock(2, j.Get(layout.U64(2)))
@@ -64,8 +69,12 @@ func TestCheckReports(t *testing.T) {
 			}
 			return j.Put(layout.U64(2), src.Owner().PackBlock(2, append(drafts, drafts...)))
 		}, []string{"journal: a block starts at 3 and should at 4", "journal: it has "}},
-		{"the size of the journal", false, meta(func(m *sourceMeta) { m.JournalBytes++ }), []string{"journal: it has "}},
-		{"the told mark", false, meta(func(m *sourceMeta) { m.Told = m.Seq + 1 }), []string{"told mark 6 is above the last entry 5"}},
+		{"the size of the journal", false, meta(func(m *sourceMeta) {
+			m.JournalBytes++
+		}), []string{"journal: it has "}},
+		{"the told mark", false, meta(func(m *sourceMeta) {
+			m.Told = m.Seq + 1
+		}), []string{"told mark 6 is above the last entry 5"}},
 		{"a pending key", true, func(src sourceTx) error {
 			return firstOf(pendingBucket(src), func(k, v []byte) error {
 				v[len(v)/2] ^= 1
@@ -75,7 +84,9 @@ func TestCheckReports(t *testing.T) {
 		{"a pending key is gone", true, func(src sourceTx) error {
 			return firstOf(pendingBucket(src), func(k, _ []byte) error { return pendingBucket(src).Delete(k) })
 		}, []string{`handler "test": damaged: the 4 pending keys are not the 5`}},
-		{"all pending keys are gone", true, func(src sourceTx) error { return src.Root.DeleteBucket(layout.BucketPending) },
+		{"all pending keys are gone", true, func(src sourceTx) error {
+			return src.Root.DeleteBucket(layout.BucketPending)
+		},
 			[]string{`handler "test": damaged: the 0 pending keys are not the 5`}},
 		{"a key pending above the journal", true, func(src sourceTx) error {
 			m, err := src.meta()
@@ -93,7 +104,9 @@ func TestCheckReports(t *testing.T) {
 			m.Handlers["test"] = set.hm
 			return src.putMeta(m)
 		}, []string{`handler "test": "a/0" is pending as of 100, above the last entry 5`}},
-		{"keys of no handler", true, meta(func(m *sourceMeta) { delete(m.Handlers, "test") }), []string{`keys are pending for handler "test", which does not exist`}},
+		{"keys of no handler", true, meta(func(m *sourceMeta) {
+			delete(m.Handlers, "test")
+		}), []string{`keys are pending for handler "test", which does not exist`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := Options{Window: time.Nanosecond}
@@ -143,7 +156,8 @@ func pendingBucket(src sourceTx) *bolt.Bucket {
 // TestCheckOfTheHeader: Check says that the header is damaged or lost, which the next
 // open or close would meet.
 func TestCheckOfTheHeader(t *testing.T) {
-	for _, want := range []string{"boltstore: header: damaged: checksum differs", "damaged: the file's header is missing"} {
+	for _, want := range []string{"boltstore: header: damaged: checksum differs",
+		"damaged: the file's header is missing"} {
 		db := openTest(t, testPath(t), Options{})
 		claimTest(t, db, Claim{})
 		err := db.h.update(func(tx *bolt.Tx) error {

@@ -55,13 +55,15 @@ type Claim struct {
 // released.
 func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if db == nil {
-		return nil, fmt.Errorf("boltstore: claim %s: there is no file, but a nil DB: give the one that Open has returned, and look at Open's error", c.Source)
+		return nil, fmt.Errorf("boltstore: claim %s: there is no file, but a nil DB: give the one that Open has "+
+			"returned, and look at Open's error", c.Source)
 	}
 	if err := c.Source.validate(); err != nil {
 		return nil, err
 	}
 	if objmeta.IsNil(c.Example) {
-		return nil, fmt.Errorf("boltstore: claim %s: the example of its objects is nil: give an object of their type, such as &corev1.Pod{}", c.Source)
+		return nil, fmt.Errorf("boltstore: claim %s: the example of its objects is nil: give an object of their "+
+			"type, such as &corev1.Pod{}", c.Source)
 	}
 	s, err := newSource(db, c)
 	if err != nil {
@@ -74,9 +76,12 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	case db.claims.closed:
 		err = fmt.Errorf("boltstore: claim %s: %w: the file was closed", c.Source, ErrClosed)
 	case db.opts.ReadOnly:
-		err = fmt.Errorf("boltstore: claim %s: %s was opened read-only: open it without Options.ReadOnly, or read it by DB.View", c.Source, db.path)
+		err = fmt.Errorf("boltstore: claim %s: %s was opened read-only: open it without Options.ReadOnly, or read "+
+			"it by DB.View", c.Source, db.path)
 	case db.claims.of[s.id] != nil:
-		err = fmt.Errorf("boltstore: %s: %w in %s; share one informer, let one that ends end first (a factory's Shutdown waits), or give Cluster or the selectors if these are different lists", c.Source, ErrClaimed, db.path)
+		err = fmt.Errorf("boltstore: %s: %w in %s; share one informer, let one that ends end first (a factory's "+
+			"Shutdown waits), or give Cluster or the selectors if these are different lists", c.Source, ErrClaimed,
+			db.path)
 	default:
 		db.claims.of[s.id] = s
 		db.claims.count.Store(int64(len(db.claims.of)))
@@ -111,7 +116,8 @@ func newSource(db *DB, c Claim) (*source, error) {
 	}
 	goType := reflect.TypeOf(c.Example)
 	s.coder = coder{owner: format.OwnerOf(s.id), codec: c.Codec, keyFunc: c.KeyFunc, metaKeys: c.KeyFunc == nil,
-		goType: goType, form: c.Source.Form, kind: kindOf(c.Example, c.Source), packs: db.opts.Compression != CompressionNone}
+		goType: goType, form: c.Source.Form, kind: kindOf(c.Example, c.Source),
+		packs: db.opts.Compression != CompressionNone}
 	s.form = form{s: s, typeHash: codec.StructureHash(goType), lenient: c.ServeOutdated}
 	s.reader = reader{s: s, hot: newHotCache(func() int64 { return db.claims.share(db.opts.hotBytes) })}
 	s.memory = memory{s: s, mutated: cache.NewCacheMutationDetector(c.Source.String())}
@@ -140,7 +146,8 @@ func newSource(db *DB, c Claim) (*source, error) {
 func (s *source) load(fns cache.Indexers) error {
 	found, err := s.find()
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
-		s.db.log().Error(err, "The description of a source in the file is damaged; the source is emptied and will be listed",
+		s.db.log().Error(err, "The description of a source in the file is damaged; the source is emptied and "+
+			"will be listed",
 			"source", s.name.String(), "file", s.db.path)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
 			if _, err := s.db.h.makeAnew(tx, s.id, &sourceMeta{}); err != nil {

@@ -16,15 +16,18 @@ func TestScopeIsShown(t *testing.T) {
 	for _, tc := range []struct {
 		described, want Scope
 		namespace       string
-	}{{ScopeCluster, ScopeNamespaced, "web"}, {ScopeNamespaced, ScopeCluster, ""}, {ScopeCluster, ScopeCluster, ""}, {ScopeNamespaced, ScopeNamespaced, "web"}} {
+	}{{ScopeCluster, ScopeNamespaced, "web"}, {ScopeNamespaced, ScopeCluster, ""}, {ScopeCluster, ScopeCluster, ""},
+		{ScopeNamespaced, ScopeNamespaced, "web"}} {
 		db := openTest(t, testPath(t), Options{})
-		s := claimTest(t, db, Claim{Source: Source{Group: "example.com", Version: "v1", Resource: "widgets", Form: FormUnstructured}, Example: &unstructured.Unstructured{}})
+		s := claimTest(t, db, Claim{Source: Source{Group: "example.com", Version: "v1", Resource: "widgets",
+			Form: FormUnstructured}, Example: &unstructured.Unstructured{}})
 		must(t, s.Describe(Description{Scope: tc.described}))
 		relist(t, s, "6", RelistOptions{}, nil, 1)
 		if st := stateIn(t, db); st.Scope != tc.described {
 			t.Errorf("%+v: without objects it is %q", tc, st.Scope)
 		}
-		w := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a", "resourceVersion": "7"}}}
+		w := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
+			"metadata": map[string]any{"name": "a", "resourceVersion": "7"}}}
 		w.SetNamespace(tc.namespace)
 		relist(t, s, "8", RelistOptions{}, []runtime.Object{w}, 1)
 		if st := stateIn(t, db); st.Scope != tc.want || st.Namespaced != (tc.want == ScopeNamespaced) {
@@ -69,7 +72,8 @@ func TestKindIsLearned(t *testing.T) {
 			kind(db, "example.com/v1 Widget")
 			relist(t, s, "9", RelistOptions{}, nil, 1)
 			kind(db, "example.com/v1 Widget")
-			if got, ok, err := s.GetByKey("web/a"); ok && err == nil && got.(*unstructured.Unstructured).GetKind() != "Widget" {
+			if got, ok, err := s.GetByKey("web/a"); ok && err == nil &&
+				got.(*unstructured.Unstructured).GetKind() != "Widget" {
 				t.Errorf("%v", got)
 			}
 		})
@@ -136,7 +140,8 @@ func TestKindIsLearned(t *testing.T) {
 	})
 	t.Run("built in", func(t *testing.T) {
 		db := openTest(t, testPath(t), Options{})
-		claimTest(t, db, Claim{Source: Source{Group: "apps", Version: "v1", Resource: "deployments", Form: FormMetadata}, Example: &metav1.PartialObjectMetadata{}})
+		claimTest(t, db, Claim{Source: Source{Group: "apps", Version: "v1", Resource: "deployments",
+			Form: FormMetadata}, Example: &metav1.PartialObjectMetadata{}})
 		kind(db, "apps/v1 Deployment")
 	})
 }
@@ -144,7 +149,8 @@ func TestKindIsLearned(t *testing.T) {
 // TestKindOfAnExample: a program may write half a kind into its example, or another
 // version's. client-go does not look at it for Go types. The source is of one version.
 func TestKindOfAnExample(t *testing.T) {
-	for _, says := range []metav1.TypeMeta{{}, {Kind: "Deployment"}, {APIVersion: "v1", Kind: "Deployment"}, {APIVersion: "apps/v1", Kind: "deployments"}} {
+	for _, says := range []metav1.TypeMeta{{}, {Kind: "Deployment"}, {APIVersion: "v1", Kind: "Deployment"},
+		{APIVersion: "apps/v1", Kind: "deployments"}} {
 		db := openTest(t, testPath(t), Options{})
 		src := Source{Group: "apps", Version: "v1", Resource: "deployments", Form: FormTyped}
 		s := claimTest(t, db, Claim{Source: src, Example: &appsv1.Deployment{TypeMeta: says}})
@@ -159,7 +165,8 @@ func TestKindOfAnExample(t *testing.T) {
 	for _, says := range []metav1.TypeMeta{{Kind: "Widget"}, {APIVersion: "example.com/v2", Kind: "Widget"}} {
 		for form, example := range map[Form]runtime.Object{FormMetadata: &metav1.PartialObjectMetadata{TypeMeta: says}, FormTyped: &gadget{TypeMeta: says}} {
 			db := openTest(t, testPath(t), Options{})
-			s := claimTest(t, db, Claim{Source: Source{Group: "example.com", Version: "v1", Resource: "widgets", Form: form}, Example: example})
+			s := claimTest(t, db, Claim{Source: Source{Group: "example.com", Version: "v1", Resource: "widgets",
+				Form: form}, Example: example})
 			relist(t, s, "8", RelistOptions{}, nil, 1)
 			if st := stateIn(t, db); st.APIVersion != "example.com/v1" || st.Kind != "Widget" {
 				t.Errorf("%s, %+v: the kind is %q, %q", form, says, st.APIVersion, st.Kind)

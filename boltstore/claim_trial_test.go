@@ -31,7 +31,8 @@ func (l *login) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &
 func (a *account) DeepCopyObject() runtime.Object { c := *a; return &c }
 
 func accountOf(n int, password string) *account {
-	return &account{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("a", n), UID: "u", ResourceVersion: fmt.Sprint(n + 1)}, Login: login{"user", password}}
+	return &account{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("a", n), UID: "u",
+		ResourceVersion: fmt.Sprint(n + 1)}, Login: login{"user", password}}
 }
 
 var accounts = Source{Group: "example.org", Version: "v1", Resource: "accounts", Form: FormTyped}
@@ -62,7 +63,8 @@ func TestForeignTypesAreTried(t *testing.T) {
 	}
 	for range 3 {
 		err := prepare(0, "secret")
-		if !errors.Is(err, codec.ErrUnsupported) || !strings.Contains(err.Error(), ".Login.password") || !strings.Contains(err.Error(), "Codec") {
+		if !errors.Is(err, codec.ErrUnsupported) || !strings.Contains(err.Error(), ".Login.password") ||
+			!strings.Contains(err.Error(), "Codec") {
 			t.Fatal(err)
 		}
 	}
@@ -98,10 +100,15 @@ func TestTrialOfForeignTypesEnds(t *testing.T) {
 		obj   func(n int) runtime.Object
 		want  int
 	}{
-		"foreign": {Claim{Source: accounts, Example: &account{}}, func(n int) runtime.Object { return accountOf(n, "") }, trialObjects},
-		"codec given": {Claim{Source: Source{Version: "v1", Resource: "other", Form: FormTyped}, Example: &account{}, Codec: own},
+		"foreign": {Claim{Source: accounts, Example: &account{}}, func(n int) runtime.Object {
+			return accountOf(n, "")
+		}, trialObjects},
+		"codec given": {Claim{Source: Source{Version: "v1", Resource: "other", Form: FormTyped}, Example: &account{},
+			Codec: own},
 			func(n int) runtime.Object { return accountOf(n, "secret") }, 0},
-		"config maps": {Claim{Example: &corev1.ConfigMap{}, Source: configMaps}, func(n int) runtime.Object { return configMap("a", fmt.Sprint("c", n), n+1, nil) }, 0},
+		"config maps": {Claim{Example: &corev1.ConfigMap{}, Source: configMaps}, func(n int) runtime.Object {
+			return configMap("a", fmt.Sprint("c", n), n+1, nil)
+		}, 0},
 	} {
 		s := claimTest(t, db, tc.claim)
 		counted := &decoding{Codec: s.coder.codec}

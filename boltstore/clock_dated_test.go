@@ -70,7 +70,8 @@ func TestHandlerAgeAcrossBoots(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dev := devicetest.New(begins)
-			a := &aged{t: t, dev: dev, path: testPath(t), o: Options{Window: time.Nanosecond, Clock: dev, HandlerAge: 10 * time.Hour}}
+			a := &aged{t: t, dev: dev, path: testPath(t),
+				o: Options{Window: time.Nanosecond, Clock: dev, HandlerAge: 10 * time.Hour}}
 			a.life(true, func(_ *DB, add func(), _ *Claimed) { add() })
 			boot(dev)
 			stays := func(when string, want bool) {
@@ -110,7 +111,8 @@ func TestCollectAfterAcrossBoots(t *testing.T) {
 		}
 	}
 	db := openTest(t, path, Options{Clock: dev})
-	s, err := db.Claim(Claim{Source: Source{Version: "v1", Resource: "configmaps", Form: FormTyped}, Example: &corev1.ConfigMap{}})
+	s, err := db.Claim(Claim{Source: Source{Version: "v1", Resource: "configmaps", Form: FormTyped},
+		Example: &corev1.ConfigMap{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,15 +193,29 @@ func TestAgesAcrossBoots(t *testing.T) {
 		others  bool // those of claim and handler are
 	}{
 		{name: "in one boot", after: func(dev *devicetest.Device) { dev.Pass(time.Hour) }, pending: true, others: true},
-		{name: "the clock is set in the boot", after: func(dev *devicetest.Device) { dev.Pass(time.Hour); dev.Set(right, true) }, others: true},
-		{name: "the clock is right later", after: func(dev *devicetest.Device) { dev.Reboot(begins); dev.Set(right, true) }},
+		{name: "the clock is set in the boot", after: func(dev *devicetest.Device) {
+			dev.Pass(time.Hour)
+			dev.Set(right, true)
+		}, others: true},
+		{name: "the clock is right later", after: func(dev *devicetest.Device) {
+			dev.Reboot(begins)
+			dev.Set(right, true)
+		}},
 		{name: "nobody knows", after: func(dev *devicetest.Device) { dev.Reboot(begins.Add(time.Hour)) }},
-		{name: "another boot like this one", after: func(dev *devicetest.Device) { dev.Reboot(begins); dev.Pass(time.Hour) }},
-		{name: "trusted", after: func(dev *devicetest.Device) { dev.Reboot(begins.Add(time.Hour)) }, trust: true, pending: true, others: true},
+		{name: "another boot like this one", after: func(dev *devicetest.Device) {
+			dev.Reboot(begins)
+			dev.Pass(time.Hour)
+		}},
+		{name: "trusted", after: func(dev *devicetest.Device) {
+			dev.Reboot(begins.Add(time.Hour))
+		}, trust: true, pending: true, others: true},
 		{name: "right before only", before: func(dev *devicetest.Device) { dev.Set(right, true) },
 			after: func(dev *devicetest.Device) { dev.Reboot(right.Add(time.Hour)) }},
 		{name: "right both times", before: func(dev *devicetest.Device) { dev.Set(right, true) },
-			after: func(dev *devicetest.Device) { dev.Reboot(begins); dev.Set(right.Add(time.Hour), true) }, pending: true, others: true},
+			after: func(dev *devicetest.Device) {
+				dev.Reboot(begins)
+				dev.Set(right.Add(time.Hour), true)
+			}, pending: true, others: true},
 		{name: "back", before: func(dev *devicetest.Device) { dev.Set(right, true) },
 			after: func(dev *devicetest.Device) { dev.Reboot(begins); dev.Set(right.Add(-time.Hour), true) }},
 	} {

@@ -40,7 +40,8 @@ func (m *sourceMeta) stamp(d *device) int64 {
 	if len(m.Eras) > 0 {
 		from = max(from, m.Stamped+1)
 	}
-	m.Eras = append(mergedEras(m.Eras, by.Boot), era{From: from, Ahead: from - wall, Boot: by.Boot, Booted: by.Booted, Right: by.Right})
+	m.Eras = append(mergedEras(m.Eras, by.Boot),
+		era{From: from, Ahead: from - wall, Boot: by.Boot, Booted: by.Booted, Right: by.Right})
 	m.Eras = m.Eras[max(0, len(m.Eras)-maxEras):]
 	m.Stamped = from
 	return from
@@ -64,7 +65,8 @@ func mergedEras(eras []era, boot string) (merged []era) {
 		if e.Boot == "" && !e.Right {
 			e.Ahead = 0
 		}
-		if n := len(merged); n > 0 && e.Boot == "" && merged[n-1] == (era{From: merged[n-1].From, Ahead: e.Ahead, Right: e.Right}) {
+		if n := len(merged); n > 0 && e.Boot == "" &&
+			merged[n-1] == (era{From: merged[n-1].From, Ahead: e.Ahead, Right: e.Right}) {
 			continue
 		}
 		merged = append(merged, e)

@@ -28,7 +28,8 @@ func TestStoredAgeIsTrue(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		wrong := func() time.Time {
-			return []time.Time{time.Unix(1000, 0), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), began.Add(time.Duration(r.IntN(1000)-500) * time.Hour)}[r.IntN(3)]
+			return []time.Time{time.Unix(1000, 0), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
+				began.Add(time.Duration(r.IntN(1000)-500) * time.Hour)}[r.IntN(3)]
 		}
 		dev := devicetest.New(wrong())
 		d := newDevice(Options{Clock: dev})

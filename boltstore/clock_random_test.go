@@ -15,7 +15,8 @@ func TestAgeIsNeverTooYoung(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		wrong := func() time.Time {
-			return []time.Time{time.Unix(0, 0), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), began.Add(time.Duration(r.IntN(1000)) * time.Hour)}[r.IntN(3)]
+			return []time.Time{time.Unix(0, 0), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
+				began.Add(time.Duration(r.IntN(1000)) * time.Hour)}[r.IntN(3)]
 		}
 		dev := devicetest.New(wrong())
 		db := &DB{device: newDevice(Options{Clock: dev})}
@@ -64,7 +65,8 @@ func TestEntryAgeIsTrue(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		wrong := func() time.Time {
-			return []time.Time{time.Unix(1000, 0), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), began.Add(time.Duration(r.IntN(1000)) * time.Hour)}[r.IntN(3)]
+			return []time.Time{time.Unix(1000, 0), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
+				began.Add(time.Duration(r.IntN(1000)) * time.Hour)}[r.IntN(3)]
 		}
 		dev := devicetest.New(wrong())
 		d := newDevice(Options{Clock: dev})

@@ -46,9 +46,10 @@ func TestStopBeforeAQuestion(t *testing.T) {
 		before, meanwhile func(c *standing)
 		want              time.Duration
 	}{
-		"before":               {func(c *standing) { c.stop(gone) }, func(*standing) {}, 0},
-		"meanwhile":            {func(*standing) {}, func(c *standing) { c.stop(gone) }, gone},
-		"before and meanwhile": {func(c *standing) { c.stop(gone) }, func(c *standing) { c.stop(gone) }, 2 * gone}, // half of it was
+		"before":    {func(c *standing) { c.stop(gone) }, func(*standing) {}, 0},
+		"meanwhile": {func(*standing) {}, func(c *standing) { c.stop(gone) }, gone},
+		// half of it was
+		"before and meanwhile": {func(c *standing) { c.stop(gone) }, func(c *standing) { c.stop(gone) }, 2 * gone},
 		"not at all":           {func(*standing) {}, func(c *standing) { c.Pass(gone) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +83,8 @@ func TestAgeAfterAStop(t *testing.T) {
 	var at time.Time
 	var slept time.Duration
 	confirm := func() { at, slept = c.Now(), s.Slept() }
-	s.SetFreshness(nil, nil, func() (time.Duration, bool) { return c.Now().Sub(at) + s.Slept() - slept, true }) // as fifo.Queue.Age
+	// as fifo.Queue.Age
+	s.SetFreshness(nil, nil, func() (time.Duration, bool) { return c.Now().Sub(at) + s.Slept() - slept, true })
 	is := func(when string, want time.Duration) {
 		t.Helper()
 		view, err := db.View(configMaps)

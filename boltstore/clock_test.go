@@ -80,7 +80,8 @@ func TestJumpedClock(t *testing.T) {
 	right := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	begins := time.Unix(0, 0).Add(time.Hour)
 	dev := devicetest.New(begins)
-	path, o := testPath(t), Options{Window: time.Nanosecond, Clock: dev, HandlerAge: 48 * time.Hour, CollectAfter: 24 * time.Hour, JournalAge: 2 * time.Hour}
+	path, o := testPath(t), Options{Window: time.Nanosecond, Clock: dev, HandlerAge: 48 * time.Hour,
+		CollectAfter: 24 * time.Hour, JournalAge: 2 * time.Hour}
 	other := Source{Version: "v1", Resource: "others", Form: FormTyped}
 	claim := func(db *DB, src Source) *Claimed {
 		t.Helper()
@@ -165,7 +166,10 @@ func TestFirstListAcrossBoots(t *testing.T) {
 	}{
 		{"same boot", false, func(d *devicetest.Device) { d.Pass(time.Hour) }, time.Hour},
 		{"another boot", false, func(d *devicetest.Device) { d.Reboot(time.Unix(5000, 0)) }, 0},
-		{"right both times", true, func(d *devicetest.Device) { d.Reboot(time.Unix(1, 0)); d.Set(right.Add(time.Hour), true) }, time.Hour},
+		{"right both times", true, func(d *devicetest.Device) {
+			d.Reboot(time.Unix(1, 0))
+			d.Set(right.Add(time.Hour), true)
+		}, time.Hour},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dev := devicetest.New(time.Unix(1000, 0))
@@ -184,7 +188,8 @@ func TestFirstListAcrossBoots(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := r.PageTo([]runtime.Object{configMap("ns", "a", 1, nil)}, listing.Progress{ResourceVersion: "1", Newest: "1", Continue: "more", Began: dev.Now()}); err != nil {
+			if err := r.PageTo([]runtime.Object{configMap("ns", "a", 1, nil)},
+				listing.Progress{ResourceVersion: "1", Newest: "1", Continue: "more", Began: dev.Now()}); err != nil {
 				t.Fatal(err)
 			}
 			s.Release()

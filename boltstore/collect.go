@@ -53,7 +53,8 @@ func (db collecting) collect(ctx context.Context, after time.Duration) (collecte
 			case !m.ClaimedRight && !db.device.trust:
 				undated = append(undated, id)
 			case db.unclaimed(m, before):
-				found[id] = Collected{Source: m.Source, Claimed: time.Unix(0, m.Claimed), Objects: m.Items.Count, Bytes: m.Bytes}
+				found[id] = Collected{Source: m.Source, Claimed: time.Unix(0, m.Claimed), Objects: m.Items.Count,
+					Bytes: m.Bytes}
 			}
 			return nil
 		})
@@ -73,7 +74,8 @@ func (db collecting) collect(ctx context.Context, after time.Duration) (collecte
 		var gone bool
 		if gone, err = db.discard(id, before); gone {
 			collected = append(collected, c)
-			db.log().Info("Removed a source that no program has used for a long time", "source", c.Source.String(), "file", db.path,
+			db.log().Info("Removed a source that no program has used for a long time", "source", c.Source.String(),
+				"file", db.path,
 				"claimed", c.Claimed, "objects", c.Objects)
 		}
 	}

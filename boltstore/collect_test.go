@@ -94,7 +94,9 @@ func TestClaimsAreNotedTogether(t *testing.T) {
 		var all []*Claimed
 		for i := range 10 {
 			all = append(all, claimTest(t, db, Claim{Source: inNamespace(fmt.Sprint("ns", i))}))
-			time.Sleep(5 * time.Minute) // on the bubble's clock, which takes no time: the sources are claimed at different times
+			// on the bubble's clock, which takes no time: the sources are claimed at different
+			// times
+			time.Sleep(5 * time.Minute)
 		}
 		before := db.Stats().Transactions.Count()
 		time.Sleep(24 * time.Hour) // on the bubble's clock, which takes no time: the day in which claims are noted
@@ -119,7 +121,8 @@ func TestCollects(t *testing.T) {
 	for _, ns := range []string{"a", "b", "c"} {
 		s := claimTest(t, db, Claim{Source: inNamespace(ns), Indexers: indexers})
 		for i := range 50 {
-			if err := s.Add(configMap(ns, fmt.Sprint("o", i), i+1, map[string]string{"words": "x,y", "long": fmt.Sprintf("%0500d", i)})); err != nil {
+			if err := s.Add(configMap(ns, fmt.Sprint("o", i), i+1,
+				map[string]string{"words": "x,y", "long": fmt.Sprintf("%0500d", i)})); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -225,7 +228,8 @@ func TestCollectOffline(t *testing.T) {
 		if err != nil || len(c.Collected) != tc.want {
 			t.Fatalf("%+v %v", c, err)
 		}
-		if tc.want == 1 && (c.Collected[0].Objects != 50 || c.Collected[0].Source.Namespace != "a" || c.After >= c.Before) {
+		if tc.want == 1 && (c.Collected[0].Objects != 50 || c.Collected[0].Source.Namespace != "a" ||
+			c.After >= c.Before) {
 			t.Fatalf("%+v", c)
 		}
 	}

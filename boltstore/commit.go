@@ -250,10 +250,12 @@ func (c *committer) note(err error) (tell func()) {
 			if c.db.h.met() != nil { // it is said of the file, and is not retried
 				return
 			}
-			c.db.log().Error(err, "Commit failed, it will be retried until it succeeds; nothing is lost", "file", c.db.path)
+			c.db.log().Error(err, "Commit failed, it will be retried until it succeeds; nothing is lost", "file",
+				c.db.path)
 		}
 		c.failing = c.db.opts.Clock.Now()
-		c.backoff = &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
+		c.backoff = &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8,
+			Cap: 5 * time.Second}
 	}
 	if c.lastErr = err; err == nil {
 		c.lost = nil

@@ -221,7 +221,8 @@ func (a *applier) recordOf(c *Change, was keyState) (next *format.Record, raw []
 		im.Failed++
 		a.m.Indices[name] = im
 	}
-	next = &format.Record{Codec: a.s.coder.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: a.m.Seq + uint64(len(a.drafts)) + 1,
+	next = &format.Record{Codec: a.s.coder.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now,
+		Born:   a.m.Seq + uint64(len(a.drafts)) + 1,
 		Values: c.values}
 	c.fill(next)
 	switch {
@@ -336,7 +337,8 @@ func (a *applier) draftGone(c *Change, was keyState) error {
 		c = &Change{typ: cache.Deleted, key: c.key}
 	}
 	if c.payload != nil {
-		r = &format.Record{Codec: a.s.coder.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: bornUnknown}
+		r = &format.Record{Codec: a.s.coder.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now,
+			Born: bornUnknown}
 		if was.base != nil {
 			r.Born = was.base.Born
 		}
@@ -352,7 +354,9 @@ func (a *applier) draftGone(c *Change, was keyState) error {
 
 // draft makes a journal entry and what Pop hands out for it: the change from the record
 // old to next, with their bytes. Each may be nil.
-func (a *applier) draft(typ cache.DeltaType, c *Change, next *format.Record, nextRaw []byte, old *format.Record, oldRaw []byte) {
+func (a *applier) draft(
+	typ cache.DeltaType, c *Change, next *format.Record, nextRaw []byte, old *format.Record, oldRaw []byte,
+) {
 	if a.unseen {
 		return
 	}

@@ -9,7 +9,8 @@ import (
 // BenchmarkCommit commits one change after another, without syncs: it shows the cost of a
 // commit besides the disk.
 func BenchmarkCommit(b *testing.B) {
-	db, err := Open(b.TempDir()+"/f.db", Options{Durability: DurabilityProcess, Window: time.Nanosecond, ObjectMemory: -1})
+	db, err := Open(b.TempDir()+"/f.db",
+		Options{Durability: DurabilityProcess, Window: time.Nanosecond, ObjectMemory: -1})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -49,7 +49,8 @@ func writtenWithoutPause(t *testing.T, s *Claimed) (writers *sync.WaitGroup) {
 // TestCloseBesideWrites: neither Close nor Release waits for endless writes.
 func TestCloseBesideWrites(t *testing.T) {
 	for _, most := range []int{0, 1} { // each commit has room for all, or for one change
-		db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, Window: time.Nanosecond, maxCommitBytes: most})
+		db := openTest(t, testPath(t),
+			Options{Durability: DurabilityProcess, Window: time.Nanosecond, maxCommitBytes: most})
 		s := claimTest(t, db, Claim{})
 		writers := writtenWithoutPause(t, s)
 		eventually(t, "it writes", func() bool { return s.State().Objects > 0 })
@@ -65,7 +66,8 @@ func TestCloseBesideWrites(t *testing.T) {
 // TestCloseBesideEndlessEvents: Close does not wait for events that go on coming. As much
 // as can have been pending by then is committed.
 func TestCloseBesideEndlessEvents(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, Window: time.Nanosecond, maxCommitBytes: 1 << 20})
+	db := openTest(t, testPath(t),
+		Options{Durability: DurabilityProcess, Window: time.Nanosecond, maxCommitBytes: 1 << 20})
 	var last *Claimed
 	for i := range 3 {
 		src := configMaps

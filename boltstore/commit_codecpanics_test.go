@@ -31,7 +31,8 @@ func TestCodecPanics(t *testing.T) {
 	must(t, err)
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{Codec: panicky{c}})
-	if _, err := s.Prepare(cache.Added, configMap("ns", "bad", 1, nil)); err == nil || !strings.Contains(err.Error(), `encode "ns/bad": the codec panicked: not this one`) {
+	if _, err := s.Prepare(cache.Added, configMap("ns", "bad", 1, nil)); err == nil ||
+		!strings.Contains(err.Error(), `encode "ns/bad": the codec panicked: not this one`) {
 		t.Error(err)
 	}
 	p := &testProducer{}

@@ -35,7 +35,8 @@ func (p *endless) Take(most int, _ bool) (*Batch, bool) {
 	b := &Batch{}
 	for b.size() < most {
 		p.n++
-		c, err := p.s.Prepare(cache.Updated, configMap("a", "busy", p.n, map[string]string{"k": strings.Repeat("x", 4<<10)}))
+		c, err := p.s.Prepare(cache.Updated,
+			configMap("a", "busy", p.n, map[string]string{"k": strings.Repeat("x", 4<<10)}))
 		if err != nil {
 			p.t.Error(err)
 			return nil, false
@@ -105,7 +106,8 @@ func TestFailingSourceAlone(t *testing.T) {
 		}, nil))
 	}
 	in(func(src, away *bolt.Bucket) error {
-		return errors.Join(src.MoveBucket(layout.BucketJournal, away), src.Put(layout.BucketJournal, []byte("in the way")))
+		return errors.Join(src.MoveBucket(layout.BucketJournal, away),
+			src.Put(layout.BucketJournal, []byte("in the way")))
 	})
 	p.add(t, bad, configMap("a", "two", 2, nil))
 	p.add(t, bad, configMap("a", "three", 3, nil))
@@ -113,7 +115,8 @@ func TestFailingSourceAlone(t *testing.T) {
 		q.add(t, other, configMap("ns", "b", rv+1, nil))
 		q.wait(t)
 	}
-	if !errors.Is(db.Err(), berrors.ErrIncompatibleValue) || other.LastStoreSyncResourceVersion() != "3" || bad.LastStoreSyncResourceVersion() != "1" {
+	if !errors.Is(db.Err(), berrors.ErrIncompatibleValue) || other.LastStoreSyncResourceVersion() != "3" ||
+		bad.LastStoreSyncResourceVersion() != "1" {
 		t.Fatalf("%v; at %s and %s", db.Err(), bad.LastStoreSyncResourceVersion(), other.LastStoreSyncResourceVersion())
 	}
 	in(func(src, away *bolt.Bucket) error {
@@ -174,7 +177,8 @@ func TestReadsDuringCommit(t *testing.T) {
 		s.SetTold(1)
 		s.State()
 		s.LastStoreSyncResourceVersion()
-		if s.Err() != nil || db.Err() != nil || db.Size() == 0 || len(s.ListKeys()) != 1 || len(s.ListIndexFuncValues("words")) == 0 {
+		if s.Err() != nil || db.Err() != nil || db.Size() == 0 || len(s.ListKeys()) != 1 ||
+			len(s.ListIndexFuncValues("words")) == 0 {
 			try(errors.New("something is wrong"))
 		}
 		done <- errors.Join(errs...)
@@ -213,7 +217,9 @@ func TestBookmarkInterval(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		t.Run(fmt.Sprint("marked ", marked), func(t *testing.T) {
 			clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-			db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Minute, bookmarkInterval: 10 * time.Minute, Clock: clk})
+			db := openTest(t, testPath(t),
+				Options{Window: time.Nanosecond, FlushInterval: time.Minute, bookmarkInterval: 10 * time.Minute,
+					Clock: clk})
 			s := claimTest(t, db, Claim{})
 			if err := s.Add(configMap("a", "one", 1, nil)); err != nil {
 				t.Fatal(err)

@@ -83,7 +83,8 @@ func (g *gathering) from(s *source) {
 // batch takes about max bytes of a producer's changes, nil if nothing is to be committed. Told
 // marks, acknowledgements and notes of claims ride on a batch, which may be empty.
 func (g *gathering) batch(s *source, p Producer, max int) *Batch {
-	rides := g.take != scopeChanges && (s.handlers.toldChanged() || s.handlers.waiting() || s.claimDue()) || s.handlers.owe()
+	rides := g.take != scopeChanges && (s.handlers.toldChanged() || s.handlers.waiting() || s.claimDue()) ||
+		s.handlers.owe()
 	var b *Batch
 	if p != nil {
 		var rest bool

@@ -61,7 +61,8 @@ func TestIdleSourcesTakeNoShare(t *testing.T) {
 			}
 			p := &queued{done: make(chan struct{})}
 			for i := range 100 {
-				c, err := busy.Prepare(cache.Added, configMap("a", fmt.Sprint("o", i), i+1, map[string]string{"k": strings.Repeat("x", 4<<10)}))
+				c, err := busy.Prepare(cache.Added,
+					configMap("a", fmt.Sprint("o", i), i+1, map[string]string{"k": strings.Repeat("x", 4<<10)}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -115,7 +116,9 @@ func TestBookmarksShareCommits(t *testing.T) {
 			all, producers = append(all, s), append(producers, p)
 		}
 		before := db.Stats().Transactions.Count()
-		time.Sleep(10 * time.Hour) // on the bubble's clock, which takes no time: a bookmark that is written without need passes for none if it comes later; no signal exists for one that never comes
+		// on the bubble's clock, which takes no time: a bookmark that is written without need
+		// passes for none if it comes later; no signal exists for one that never comes
+		time.Sleep(10 * time.Hour)
 		synctest.Wait()
 		events := 0
 		for _, p := range producers {

@@ -57,8 +57,10 @@ func TestMaxSize(t *testing.T) {
 	}
 	same := func() {
 		t.Helper()
-		if got, err := s.ListErr(); err != nil || len(got) != n || s.LastStoreSyncResourceVersion() == fmt.Sprint(n+1) || db.Size() > int64(o.MaxSize) {
-			t.Fatalf("%d of %d objects at %s, %d bytes, %v", len(got), n, s.LastStoreSyncResourceVersion(), db.Size(), err)
+		if got, err := s.ListErr(); err != nil || len(got) != n ||
+			s.LastStoreSyncResourceVersion() == fmt.Sprint(n+1) || db.Size() > int64(o.MaxSize) {
+			t.Fatalf("%d of %d objects at %s, %d bytes, %v", len(got), n, s.LastStoreSyncResourceVersion(), db.Size(),
+				err)
 		}
 		if r, err := db.Check(); err != nil || !r.Sound() {
 			t.Fatalf("%+v %v", r, err)
@@ -93,7 +95,8 @@ func TestMaxSize(t *testing.T) {
 func TestSmallMaxSize(t *testing.T) {
 	for _, most := range []int{300_000, 1_000_000} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
-			db, err := Open(testPath(t), Options{Window: time.Nanosecond, MaxSize: most, JournalBytes: 1, Keyset: sealtest.Default(),
+			db, err := Open(testPath(t), Options{Window: time.Nanosecond, MaxSize: most, JournalBytes: 1,
+				Keyset:       sealtest.Default(),
 				ObjectMemory: -1}) // a reader that fills memory would keep pages from being used again
 			if err != nil {
 				t.Fatal(err)
@@ -102,7 +105,8 @@ func TestSmallMaxSize(t *testing.T) {
 			s := claimTest(t, db, Claim{})
 			stored := 0
 			for i := range most / 1000 {
-				if err := s.Add(configMap("a", fmt.Sprint("o", i), i+1, map[string]string{"k": strings.Repeat("x", 3000)})); err != nil {
+				if err := s.Add(configMap("a", fmt.Sprint("o", i), i+1,
+					map[string]string{"k": strings.Repeat("x", 3000)})); err != nil {
 					if !errors.Is(err, berrors.ErrMaxSizeReached) {
 						t.Fatal(err)
 					}
@@ -133,7 +137,8 @@ func TestCompactAboveMaxSize(t *testing.T) {
 	srv := stored(t, path, 300, 150, Options{Keyset: sealtest.Default()})
 	db := openTest(t, path, Options{MaxSize: 64 << 10, Keyset: sealtest.Default()})
 	s := claimTest(t, db, Claim{})
-	if _, err := db.Compact(t.Context(), nil); !errors.Is(err, berrors.ErrMaxSizeReached) || !strings.Contains(err.Error(), "Options.MaxSize is 65536 bytes, raise it") {
+	if _, err := db.Compact(t.Context(), nil); !errors.Is(err, berrors.ErrMaxSizeReached) ||
+		!strings.Contains(err.Error(), "Options.MaxSize is 65536 bytes, raise it") {
 		t.Error(err)
 	}
 	sameObjects(t, "after the compaction", srv.anys(), s.List())

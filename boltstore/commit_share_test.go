@@ -76,7 +76,8 @@ func TestWritesShareCommits(t *testing.T) {
 				}
 				keys := s.ListKeys()
 				slices.Sort(keys)
-				if fmt.Sprint(keys) != "[a/y a/z]" || s.State().ResourceVersion != "5" || s.LastStoreSyncResourceVersion() != "3" {
+				if fmt.Sprint(keys) != "[a/y a/z]" || s.State().ResourceVersion != "5" ||
+					s.LastStoreSyncResourceVersion() != "3" {
 					t.Errorf("%v at %+v, seen %s", keys, s.State(), s.LastStoreSyncResourceVersion())
 				}
 				closeTest(t, db)

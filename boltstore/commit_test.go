@@ -204,7 +204,8 @@ func TestLargeBlock(t *testing.T) {
 		for j := range b {
 			b[j] = byte(i * j >> 3)
 		}
-		drafts = append(drafts, format.Draft{Type: cache.Updated, Time: int64(i + 1), Key: fmt.Sprint("k", i), Next: b, Prev: format.DiffOf(b, b[:4000])})
+		drafts = append(drafts, format.Draft{Type: cache.Updated, Time: int64(i + 1), Key: fmt.Sprint("k", i),
+			Next: b, Prev: format.DiffOf(b, b[:4000])})
 	}
 	for _, n := range []int{1, 2, 150, 300} {
 		got, err := format.Owner(1).UnpackBlock(7, format.Owner(1).PackBlock(7, drafts[:n]))

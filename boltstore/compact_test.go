@@ -62,12 +62,13 @@ func TestCompactOffline(t *testing.T) {
 	content, before := contents(t, path), size(t, path)
 	var reports int
 	var last int64
-	c, err := Compact(t.Context(), path, Options{maxCommitBytes: 1 << 15, AllowUnsafePath: true}, func(done, total int64) {
-		if done < last || done > total {
-			t.Errorf("progress %d of %d after %d", done, total, last)
-		}
-		last, reports = done, reports+1
-	})
+	c, err := Compact(t.Context(), path, Options{maxCommitBytes: 1 << 15, AllowUnsafePath: true},
+		func(done, total int64) {
+			if done < last || done > total {
+				t.Errorf("progress %d of %d after %d", done, total, last)
+			}
+			last, reports = done, reports+1
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,8 @@ func TestCompactOffline(t *testing.T) {
 		t.Fatal("the content has changed")
 	}
 	db := openTest(t, path, Options{})
-	if r, err := db.Check(); err != nil || !r.Sound() || len(r.Sources) != 2 || r.Sources[0].Entries+r.Sources[1].Entries != 1 {
+	if r, err := db.Check(); err != nil || !r.Sound() || len(r.Sources) != 2 ||
+		r.Sources[0].Entries+r.Sources[1].Entries != 1 {
 		t.Fatalf("%+v %v", r, err)
 	}
 	if _, err := Compact(t.Context(), path, Options{LockTimeout: -1}, nil); !errors.Is(err, ErrLocked) {
@@ -92,7 +94,8 @@ func TestCompactOffline(t *testing.T) {
 
 func TestCompactRefuses(t *testing.T) {
 	path := testPath(t)
-	if _, err := Compact(t.Context(), path, Options{}, nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
+	if _, err := Compact(t.Context(), path, Options{}, nil); !errors.Is(err, os.ErrNotExist) ||
+		!strings.Contains(err.Error(), path) {
 		t.Fatalf("missing: %v", err)
 	}
 	if err := os.WriteFile(path, []byte(strings.Repeat("hello ", 5000)), 0o600); err != nil {
@@ -114,7 +117,8 @@ func TestCompactLooksAtThePath(t *testing.T) {
 		t.Skip("who can write a folder is not in its mode here: ", err)
 	}
 	before := size(t, path)
-	if _, err := Compact(t.Context(), path, Options{}, nil); !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), "AllowUnsafePath") {
+	if _, err := Compact(t.Context(), path, Options{}, nil); !errors.Is(err, ErrUnsafe) ||
+		!strings.Contains(err.Error(), "AllowUnsafePath") {
 		t.Errorf("in a folder that all can write: %v", err)
 	}
 	if size(t, path) != before {
@@ -132,7 +136,8 @@ func TestCompactAfterUncleanBoot(t *testing.T) {
 	wasteful(t, path)
 	changeHeader(t, path, ofUncleanBoot)
 	_, err := Compact(t.Context(), path, Options{}, nil)
-	if !errors.Is(err, errUncleanBoot) || strings.Contains(err.Error(), "move") || !strings.Contains(err.Error(), "open it with the program") {
+	if !errors.Is(err, errUncleanBoot) || strings.Contains(err.Error(), "move") ||
+		!strings.Contains(err.Error(), "open it with the program") {
 		t.Error(err)
 	}
 	closeTest(t, openTest(t, path, Options{}))
@@ -254,7 +259,8 @@ func TestCompactUnderLoad(t *testing.T) {
 	var last int
 	wg.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			if err := s.Add(configMap("live", fmt.Sprint("o", i%50), 10000+i, map[string]string{"words": fmt.Sprint(i)})); err != nil {
+			if err := s.Add(configMap("live", fmt.Sprint("o", i%50), 10000+i,
+				map[string]string{"words": fmt.Sprint(i)})); err != nil {
 				t.Errorf("add: %v", err)
 				return
 			}
@@ -355,7 +361,9 @@ func TestProgressPanics(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
 	must(t, s.Add(at(1, "x")))
-	if _, err := db.Compact(t.Context(), func(int64, int64) { panic("at the bar") }); err == nil || !strings.Contains(err.Error(), "at the bar") || errors.Is(err, ErrDamaged) {
+	if _, err := db.Compact(t.Context(), func(int64, int64) {
+		panic("at the bar")
+	}); err == nil || !strings.Contains(err.Error(), "at the bar") || errors.Is(err, ErrDamaged) {
 		t.Error(err)
 	}
 	if all := db.AsidePaths(); len(all) > 0 || db.h.met() != nil {

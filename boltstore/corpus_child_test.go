@@ -26,7 +26,8 @@ func runCorpusChild(t *testing.T, kind, dir string, from int) (outcomes []outcom
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCorpus$", "-test.timeout=5m")
 	// A child with the race detector would otherwise stay for a second.
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", corpusEnv+"="+dir, fmt.Sprint("KUBEWAKE_TEST_FROM=", from), "KUBEWAKE_TEST_KIND="+kind)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", corpusEnv+"="+dir,
+		fmt.Sprint("KUBEWAKE_TEST_FROM=", from), "KUBEWAKE_TEST_KIND="+kind)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
@@ -39,7 +40,8 @@ func runCorpusChild(t *testing.T, kind, dir string, from int) (outcomes []outcom
 	sc := bufio.NewScanner(stdout)
 	sc.Buffer(nil, 4<<20)
 	// One case takes milliseconds. A hang shows its stack.
-	hang := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // fails if it has just ended
+	// fails if it has just ended
+	hang := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
 	defer hang.Stop()
 	reader := ""
 	for sc.Scan() {

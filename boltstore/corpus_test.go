@@ -42,7 +42,8 @@ func makeCorpus(t *testing.T, o Options) corpus {
 	s.Attach(p)
 	srv := server{}
 	set := func(i, rv int) {
-		srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), rv, map[string]string{"words": fmt.Sprint(i%7, " ", rv%5), "k": strings.Repeat("v", 10*(i%40))}))
+		srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), rv,
+			map[string]string{"words": fmt.Sprint(i%7, " ", rv%5), "k": strings.Repeat("v", 10*(i%40))}))
 	}
 	for i := range 300 {
 		set(i, i+1)

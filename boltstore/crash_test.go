@@ -49,7 +49,9 @@ func (d *disk) before(op, path string) error {
 	at := fmt.Sprintf("%d: before %s %s", len(d.ops)+1, op, strings.TrimPrefix(path, d.Dir))
 	d.ops = append(d.ops, op)
 	for _, names := range []map[string]*disktest.File{now, d.Durable} {
-		for _, read := range []func(*disktest.File) ([]byte, error){(*disktest.File).Content, (*disktest.File).Certain} {
+		for _, read := range []func(*disktest.File) ([]byte, error){
+			(*disktest.File).Content, (*disktest.File).Certain,
+		} {
 			s := state{at, disktest.State{Names: names, Files: map[*disktest.File][]byte{}}}
 			sum := sha256.New()
 			for _, name := range sortedKeys(names) {
@@ -160,19 +162,35 @@ func TestCrashAtEachOperation(t *testing.T) {
 	}
 	for _, tc := range []crashCase{
 		{name: "creation", run: opened(nil), ops: "create write sync link remove sync"},
-		{name: "creation, encrypted, without syncs", with: Options{Keyset: ks, Durability: DurabilityProcess}, run: opened(nil), ops: "create write sync link remove sync commit"},
-		{name: "creation, without links", noLinks: true, run: opened(nil), ops: "create write sync link create rename sync"},
-		{name: "compaction", filled: true, run: opened(func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err }), ops: "create write sync rename sync"},
-		{name: "compaction, without syncs", filled: true, with: Options{Durability: DurabilityProcess}, run: opened(func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err }), ops: "commit create write sync rename sync"},
-		{name: "encryption", filled: true, with: Options{Keyset: ks}, run: opened(nil), ops: "create write sync rename sync"},
-		{name: "encryption, without syncs", filled: true, with: Options{Keyset: ks, Durability: DurabilityProcess}, run: opened(nil), ops: "create write sync write sync rename sync"},
-		{name: "decryption", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks, decrypt: true}, run: opened(nil), ops: "create write sync rename sync"},
-		{name: "rotation", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks}, mend: withHeader(keysDue), run: opened(nil), ops: "create write sync rename sync"},
-		{name: "another primary key", filled: true, rotates: true, before: Options{Keyset: seal.File(rotated)}, with: Options{Keyset: seal.File(rotated)},
-			run: opened(nil), ops: "commit create write sync rename sync"},
+		{name: "creation, encrypted, without syncs", with: Options{Keyset: ks, Durability: DurabilityProcess},
+			run: opened(nil), ops: "create write sync link remove sync commit"},
+		{name: "creation, without links", noLinks: true, run: opened(nil),
+			ops: "create write sync link create rename sync"},
+		{name: "compaction", filled: true, run: opened(func(db *DB) error {
+			_, err := db.Compact(t.Context(), nil)
+			return err
+		}), ops: "create write sync rename sync"},
+		{name: "compaction, without syncs", filled: true, with: Options{Durability: DurabilityProcess},
+			run: opened(func(db *DB) error {
+				_, err := db.Compact(t.Context(), nil)
+				return err
+			}), ops: "commit create write sync rename sync"},
+		{name: "encryption", filled: true, with: Options{Keyset: ks}, run: opened(nil),
+			ops: "create write sync rename sync"},
+		{name: "encryption, without syncs", filled: true, with: Options{Keyset: ks, Durability: DurabilityProcess},
+			run: opened(nil), ops: "create write sync write sync rename sync"},
+		{name: "decryption", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks, decrypt: true},
+			run: opened(nil), ops: "create write sync rename sync"},
+		{name: "rotation", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks},
+			mend: withHeader(keysDue), run: opened(nil), ops: "create write sync rename sync"},
+		{name: "another primary key", filled: true, rotates: true, before: Options{Keyset: seal.File(rotated)},
+			with: Options{Keyset: seal.File(rotated)},
+			run:  opened(nil), ops: "commit create write sync rename sync"},
 		{name: "verification after an unclean boot", filled: true, with: Options{Durability: DurabilityProcess},
 			mend: withHeader(ofUncleanBoot), run: opened(nil), ops: "create write write write sync rename sync"},
-		{name: "salvage", filled: true, run: func(path string, o Options) error { return salvageAt(path, o) }, ops: "create write write write sync link rename sync"},
+		{name: "salvage", filled: true, run: func(path string, o Options) error {
+			return salvageAt(path, o)
+		}, ops: "create write write write sync link rename sync"},
 		{name: "salvage, without links", noLinks: true, filled: true,
 			ops: "create write write write sync link create sync rename sync",
 			run: func(path string, o Options) error { return salvageAt(path, o) }},
@@ -300,8 +318,10 @@ func (tc *crashCase) verify(t *testing.T, what, dir string) {
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
-	if got := readSmall(t, db); got != tc.want || len(db.AsidePaths()) > 0 || db.Encrypted() != db.converting().wanted() || db.KeysDue() {
-		t.Fatalf("%s: set aside %q, encrypted %v; it has %.500q, not %.500q", what, db.AsidePaths(), db.Encrypted(), got, tc.want)
+	if got := readSmall(t, db); got != tc.want || len(db.AsidePaths()) > 0 ||
+		db.Encrypted() != db.converting().wanted() || db.KeysDue() {
+		t.Fatalf("%s: set aside %q, encrypted %v; it has %.500q, not %.500q", what, db.AsidePaths(), db.Encrypted(),
+			got, tc.want)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatalf("%s: %v", what, err)

@@ -45,7 +45,8 @@ func TestBadSectors(t *testing.T) {
 					_, err := s.ListErr()
 					oneLine(t, err)
 					oneLine(t, s.Add(configMap("ns", "never", 501, nil)))
-					if text := fmt.Sprint(db.Err()); !strings.Contains(text, path) || !strings.Contains(text, "cannot be read") {
+					if text := fmt.Sprint(db.Err()); !strings.Contains(text, path) ||
+						!strings.Contains(text, "cannot be read") {
 						t.Errorf("it does not say what cannot be read: %s", text)
 					}
 					oneLine(t, db.Err())

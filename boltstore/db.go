@@ -108,7 +108,8 @@ func newDB(path string, o Options) (*DB, error) {
 	db := &DB{path: path, given: given, opts: o, files: &osfile.Files{Before: o.op, Slow: o.sayWaits},
 		device: newDevice(o), claims: claims{of: map[string]*source{}},
 		relisting: make(chan struct{}, o.maxRelists)}
-	db.beside = beside.Files{Files: db.files, Path: path, Log: *o.Logger, Now: o.Clock.Now, Keep: o.keepCorrupt, KeepBytes: o.keepCorruptBytes}
+	db.beside = beside.Files{Files: db.files, Path: path, Log: *o.Logger, Now: o.Clock.Now, Keep: o.keepCorrupt,
+		KeepBytes: o.keepCorruptBytes}
 	db.warned.db, db.objects.budget = db, o.ObjectMemory
 	db.h.path, db.h.counters = path, newCounters(o.Clock)
 	db.whileOpen.since.at, db.whileOpen.since.slept = o.Clock.Now(), db.device.slept()
@@ -206,7 +207,8 @@ func (db *DB) Close() error {
 	var errs []error
 	if db.commit != nil {
 		if err := db.commit.stop(); err != nil {
-			errs = append(errs, fmt.Errorf("boltstore: close %s: the last changes could not be committed and will be fetched again: %w", db.path, err))
+			errs = append(errs, fmt.Errorf("boltstore: close %s: the last changes could not be committed and will "+
+				"be fetched again: %w", db.path, err))
 		} else if err := db.converting().closeClean(); err != nil {
 			errs = append(errs, fmt.Errorf("boltstore: close %s: %w", db.path, err))
 		}
@@ -229,7 +231,8 @@ func (db *DB) Close() error {
 	db.commits.end()
 	if len(running) > 0 {
 		slices.Sort(running)
-		errs = append(errs, fmt.Errorf("boltstore: closed %s while it was in use by %s; stop the informers first", db.path, strings.Join(running, ", ")))
+		errs = append(errs, fmt.Errorf("boltstore: closed %s while it was in use by %s; stop the informers first",
+			db.path, strings.Join(running, ", ")))
 	}
 	return errors.Join(errs...)
 }
@@ -240,7 +243,9 @@ func (db converting) closeClean() error {
 	if err := db.h.sync(); err != nil {
 		return err
 	}
-	return db.durably(func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, true) }, func() { db.h.clean = true })
+	return db.durably(func(tx *bolt.Tx) error {
+		return db.replacing().putHeader(tx, true)
+	}, func() { db.h.clean = true })
 }
 
 func (cl *claims) all() (all []*source) {

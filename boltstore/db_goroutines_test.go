@@ -15,7 +15,8 @@ import (
 // was done with it.
 func TestGoroutines(t *testing.T) {
 	for name, o := range map[string]Options{
-		"plain": {}, "packed": {Compression: CompressionZstd}, "sealed": {Keyset: sealtest.Keyset()}, "unsynced": {Durability: DurabilityProcess},
+		"plain": {}, "packed": {Compression: CompressionZstd}, "sealed": {Keyset: sealtest.Keyset()},
+		"unsynced": {Durability: DurabilityProcess},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := leaktest.Ours(nil)
@@ -28,7 +29,8 @@ func TestGoroutines(t *testing.T) {
 				s := claimTest(t, db, Claim{Indexers: indexers})
 				srv := server{}
 				for i := range 300 {
-					srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+1, map[string]string{"words": strings.Repeat("x", 100)}))
+					srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+1,
+						map[string]string{"words": strings.Repeat("x", 100)}))
 				}
 				relist(t, s, "500", RelistOptions{}, srv.list(), 50)
 				p := &testProducer{}
@@ -84,7 +86,8 @@ func TestClaimsComeAndGo(t *testing.T) {
 						return
 					}
 					err = s.Add(configMap("ns", fmt.Sprint(i), i+1, nil))
-					if _, ok, gerr := s.GetByKey(fmt.Sprint("ns/", i)); err == nil && gerr == nil && !ok || err != nil && !errors.Is(err, ErrClosed) {
+					if _, ok, gerr := s.GetByKey(fmt.Sprint("ns/", i)); err == nil && gerr == nil && !ok ||
+						err != nil && !errors.Is(err, ErrClosed) {
 						t.Errorf("%d: %t %v", i, ok, err)
 					}
 					s.Release()

@@ -23,12 +23,15 @@ import (
 // hangs, every walk shows each lasting object once, and the file ends with everything
 // written.
 func TestMaintenanceUnderLoad(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Millisecond, Compression: CompressionZstd, Keyset: sealtest.Keyset(),
-		JournalBytes: 20_000, maxCommitBytes: 60_000, Durability: DurabilityProcess, compactRatio: -1, keepCorrupt: 1})
+	db := openTest(t, testPath(t),
+		Options{Window: time.Nanosecond, FlushInterval: time.Millisecond, Compression: CompressionZstd,
+			Keyset:       sealtest.Keyset(),
+			JournalBytes: 20_000, maxCommitBytes: 60_000, Durability: DurabilityProcess, compactRatio: -1, keepCorrupt: 1})
 	s := claimTest(t, db, podClaim())
 	const stay = 150
 	p := &testProducer{}
-	l := &load{t: t, s: s, p: p, rv: 10_000, stay: stay, all: somePods(0, stay+50), objs: map[string]*corev1.Pod{}, stop: make(chan struct{})}
+	l := &load{t: t, s: s, p: p, rv: 10_000, stay: stay, all: somePods(0, stay+50), objs: map[string]*corev1.Pod{},
+		stop: make(chan struct{})}
 	for _, o := range l.all[:stay] {
 		l.objs[keyOfObject(o)] = o.(*corev1.Pod)
 	}
@@ -65,7 +68,9 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 	n := 0
 	beside("index", 2000, func(*rand.Rand) error {
 		n++
-		return s.AddIndexers(cache.Indexers{fmt.Sprint("by", n): func(o any) ([]string, error) { return []string{o.(*corev1.Pod).Spec.NodeName}, nil }})
+		return s.AddIndexers(cache.Indexers{fmt.Sprint("by", n): func(o any) ([]string, error) {
+			return []string{o.(*corev1.Pod).Spec.NodeName}, nil
+		}})
 	})
 	beside("tell", 30, func(*rand.Rand) error { return l.tell(h) })
 	beside("check", 10, func(*rand.Rand) error {

@@ -32,7 +32,8 @@ func (db converting) unlock(h header) (*seal.Sealer, error) {
 	case h.Keys == nil:
 		return nil, nil
 	case db.master == nil:
-		return nil, fmt.Errorf("%w: the file is encrypted and no keyset was given; give the one that has the key %d", ErrKeyset, h.Keys.KeyID)
+		return nil, fmt.Errorf("%w: the file is encrypted and no keyset was given; give the one that has the key %d",
+			ErrKeyset, h.Keys.KeyID)
 	}
 	return db.master.Unwrap(h.Keys)
 }
@@ -138,7 +139,8 @@ func (db converting) warnPlainAside() {
 		}
 	}
 	if len(plain) > 0 {
-		db.log().Info("Warning: files that were set aside are not encrypted; remove them when they are no longer needed", "file", db.path, "aside", plain)
+		db.log().Info("Warning: files that were set aside are not encrypted; remove them when they are no "+
+			"longer needed", "file", db.path, "aside", plain)
 	}
 }
 
@@ -209,7 +211,9 @@ func (wr *warnings) secrets(src Source) {
 		return
 	}
 	wr.plainSecrets.Do(func() {
-		wr.db.log().Info("Warning: Secrets are kept in a file that is not encrypted; give Options.Keyset (kubewake: --keyset FILE, made by `kubewake keys generate FILE`) to encrypt it", "file", wr.db.path, "source", src.String())
+		wr.db.log().Info("Warning: Secrets are kept in a file that is not encrypted; give Options.Keyset "+
+			"(kubewake: --keyset FILE, made by `kubewake keys generate FILE`) to encrypt it", "file", wr.db.path,
+			"source", src.String())
 	})
 }
 

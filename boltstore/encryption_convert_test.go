@@ -65,7 +65,8 @@ func TestConversionCutAtEachStep(t *testing.T) {
 						t.Fatal(err)
 					}
 					crashed = copied(t, dir)
-				} else if name != "rotate" && !errors.Is(err, errCut) || name == "rotate" && err != nil { // which goes on with the keys that it has
+					// which goes on with the keys that it has
+				} else if name != "rotate" && !errors.Is(err, errCut) || name == "rotate" && err != nil {
 					t.Fatalf("step %d: %v", k, err)
 				}
 				for what, dir := range map[string]string{"crash": crashed, "error": dir} {

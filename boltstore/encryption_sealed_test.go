@@ -78,13 +78,15 @@ func put(t *testing.T, db *DB, path [][]byte, k, v, drop []byte) {
 // inline, and two journal blocks.
 func sealedFile(t *testing.T) (*DB, map[string]*corev1.ConfigMap) {
 	t.Helper()
-	db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Durability: DurabilityProcess, Window: time.Nanosecond})
+	db := openTest(t, testPath(t),
+		Options{Keyset: sealtest.Keyset(), Durability: DurabilityProcess, Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	want := map[string]*corev1.ConfigMap{}
 	p := &testProducer{}
 	s.Attach(p)
 	for i := range 8 {
-		o := configMap("ns", fmt.Sprint("cm", i), i+1, map[string]string{"words": "a,b", "long": strings.Repeat("x", 600*(i%2))})
+		o := configMap("ns", fmt.Sprint("cm", i), i+1,
+			map[string]string{"words": "a,b", "long": strings.Repeat("x", 600*(i%2))})
 		if i == 7 {
 			o.Name = strings.Repeat("n", 600)
 		}
@@ -171,7 +173,8 @@ func TestFlippedSealedBytes(t *testing.T) {
 			checked++
 			readSealed(t, db, want)
 			if r, err := db.Check(); err != nil || r.Sound() {
-				t.Fatalf("%q: byte %d of the key %x and the value %x was flipped, and it was not noticed: %v", l.path, i, l.k, l.v, err)
+				t.Fatalf("%q: byte %d of the key %x and the value %x was flipped, and it was not noticed: %v", l.path,
+					i, l.k, l.v, err)
 			}
 			put(t, db, l.path, l.k, l.v, k)
 		}

@@ -31,8 +31,9 @@ import (
 
 var (
 	podSource    = Source{Version: "v1", Resource: "pods", Form: FormTyped}
-	secretSource = Source{Version: "v1", Resource: "secrets", Namespace: "vault-namespace", LabelSelector: "tier=classified", Form: FormTyped}
-	podIndexers  = cache.Indexers{
+	secretSource = Source{Version: "v1", Resource: "secrets", Namespace: "vault-namespace",
+		LabelSelector: "tier=classified", Form: FormTyped}
+	podIndexers = cache.Indexers{
 		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
 		"node":               func(o any) ([]string, error) { return []string{o.(*corev1.Pod).Spec.NodeName}, nil },
 		"label": func(o any) (out []string, err error) {
@@ -142,13 +143,15 @@ func fillCluster(t testing.TB, path string, o Options, pods int) needles {
 	list(objs[10:], "6000")
 
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "vault-namespace", Name: "database-password", UID: types.UID("5ec2e700-1111-4222-8333-444455556666"), ResourceVersion: "7"},
-		Data:       map[string][]byte{"password-key": []byte("correct horse battery staple")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "vault-namespace", Name: "database-password",
+			UID: types.UID("5ec2e700-1111-4222-8333-444455556666"), ResourceVersion: "7"},
+		Data: map[string][]byte{"password-key": []byte("correct horse battery staple")},
 	}
 	n.object(secret)
 	n.add("password-key", "correct horse battery staple",
 		base64.StdEncoding.EncodeToString(secret.Data["password-key"]), "tier=classified", "classified")
-	ss := claimTest(t, db, Claim{Source: secretSource, Example: &corev1.Secret{}, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+	ss := claimTest(t, db, Claim{Source: secretSource, Example: &corev1.Secret{},
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 	if err := ss.Add(secret); err != nil {
 		t.Fatal(err)
 	}
@@ -313,9 +316,15 @@ func TestKeysetErrors(t *testing.T) {
 		"not a keyset":    {seal.File(at("json", `{"a":"secret words"}`)), "it is not a cleartext Tink keyset"},
 		"variable unset":  {seal.Env("KUBEWAKE_TEST_UNSET"), "$KUBEWAKE_TEST_UNSET: the variable is not set"},
 		"variable broken": {seal.Env("KUBEWAKE_TEST_MALFORMED"), "$KUBEWAKE_TEST_MALFORMED: it is not"},
-		"callback fails":  {seal.Func("of the KMS", func() (*keyset.Handle, error) { return nil, errors.New("no network") }), "the keyset of the KMS: no network"},
-		"callback empty":  {seal.Func("of the KMS", func() (*keyset.Handle, error) { return nil, nil }), "there is none"},
-		"not for AEAD":    {seal.Func("daead", func() (*keyset.Handle, error) { return keyset.NewHandle(daead.AESSIVKeyTemplate()) }), "not for AEAD"},
+		"callback fails": {seal.Func("of the KMS", func() (*keyset.Handle, error) {
+			return nil, errors.New("no network")
+		}), "the keyset of the KMS: no network"},
+		"callback empty": {seal.Func("of the KMS", func() (*keyset.Handle, error) {
+			return nil, nil
+		}), "there is none"},
+		"not for AEAD": {seal.Func("daead", func() (*keyset.Handle, error) {
+			return keyset.NewHandle(daead.AESSIVKeyTemplate())
+		}), "not for AEAD"},
 	}
 	files := map[string][]byte{"sound": good, "truncated": good[:len(good)/2]}
 	for name, tc := range cases {
@@ -329,7 +338,8 @@ func TestKeysetErrors(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, err := Open(path, Options{Keyset: tc.keyset, ReadOnly: readOnly, decrypt: readOnly})
-				if !errors.Is(err, ErrKeyset) || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), path) ||
+				if !errors.Is(err, ErrKeyset) || !strings.Contains(err.Error(), tc.says) ||
+					!strings.Contains(err.Error(), path) ||
 					strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "secret words") {
 					t.Errorf("%s, %s: %v", name, state, err)
 				}

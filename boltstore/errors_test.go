@@ -43,7 +43,8 @@ func TestErrorsNameTheirSubject(t *testing.T) {
 		"view":     func() error { _, err := db.View(configMaps); return err },
 	} {
 		err := call()
-		if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), configMaps.String()) && !strings.Contains(err.Error(), db.Path()) {
+		if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), configMaps.String()) &&
+			!strings.Contains(err.Error(), db.Path()) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

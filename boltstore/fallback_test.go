@@ -24,7 +24,8 @@ func TestFallbacks(t *testing.T) {
 	for _, f := range db.Fallbacks() {
 		got += fmt.Sprintln(f.Type, f.Strict, f.Reason, f.Count, !f.Last.IsZero())
 	}
-	if want := "*v1.Pod false claimed 2 true\n*v1.Pod true claimed 1 true\n*v1.Pod false unknown 1 true\n*v1.Node false claimed 1 true\n"; got != want {
+	if want := "*v1.Pod false claimed 2 true\n*v1.Pod true claimed 1 true\n*v1.Pod false unknown 1 true\n*v1.Node " +
+		"false claimed 1 true\n"; got != want {
 		t.Errorf("fallbacks\n%s", got)
 	}
 	for i := range 10 * mostFallbacks {

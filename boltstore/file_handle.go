@@ -71,7 +71,8 @@ func (h *handle) noted(err error) error {
 	if h.tripped == nil || !errors.Is(err, errTripped) {
 		return err
 	}
-	first := fmt.Errorf("boltstore: %s: %w; nothing more is written: start the program again, which saves what verifies",
+	first := fmt.Errorf("boltstore: %s: %w; nothing more is written: start the program again, which saves "+
+		"what verifies",
 		h.path, err)
 	if h.damage.CompareAndSwap(nil, &first) {
 		h.tripped(first)
@@ -184,7 +185,8 @@ func sayMaxSize(err error, size int) error {
 	switch {
 	case !errors.Is(err, berrors.ErrMaxSizeReached):
 	case strconv.IntSize == 32 && size == mostNarrow:
-		err = fmt.Errorf("%w: the file of a 32-bit program has at most %d bytes, use a 64-bit one or keep less in the file",
+		err = fmt.Errorf("%w: the file of a 32-bit program has at most %d bytes, use a 64-bit one or keep less "+
+			"in the file",
 			err, size)
 	default:
 		err = fmt.Errorf("%w: Options.MaxSize is %d bytes, raise it (kubewake: --max-size), "+

@@ -101,7 +101,9 @@ func TestReplacementKeepsOwner(t *testing.T) {
 		change func(t *testing.T, path string)
 	}{
 		"encrypt": {Options{decrypt: true}, func(t *testing.T, path string) { open(t, path, Options{Keyset: ks}) }},
-		"decrypt": {Options{Keyset: ks}, func(t *testing.T, path string) { open(t, path, Options{Keyset: ks, decrypt: true}) }},
+		"decrypt": {Options{Keyset: ks}, func(t *testing.T, path string) {
+			open(t, path, Options{Keyset: ks, decrypt: true})
+		}},
 		"rotate": {Options{Keyset: ks}, func(t *testing.T, path string) {
 			changeHeader(t, path, keysDue)
 			open(t, path, Options{Keyset: ks})

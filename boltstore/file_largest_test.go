@@ -41,12 +41,14 @@ func TestLargestFile(t *testing.T) {
 			}
 			n, s := 10, claimTest(t, db, Claim{})
 			for ; n < 110 && err == nil; n++ {
-				err = s.Add(configMap("a", fmt.Sprint("o", n), n+1, map[string]string{"k": strings.Repeat("x", 100<<10)}))
+				err = s.Add(configMap("a", fmt.Sprint("o", n), n+1,
+					map[string]string{"k": strings.Repeat("x", 100<<10)}))
 			}
 			if err != nil {
 				n--
 			}
-			if refused := errors.Is(err, berrors.ErrMaxSizeReached) && strings.Contains(err.Error(), "64-bit"); refused != narrow || !refused && err != nil {
+			if refused := errors.Is(err, berrors.ErrMaxSizeReached) &&
+				strings.Contains(err.Error(), "64-bit"); refused != narrow || !refused && err != nil {
 				t.Fatalf("object %d: %v", n, err)
 			}
 			if got, err := s.ListErr(); err != nil || len(got) != n {
@@ -55,7 +57,8 @@ func TestLargestFile(t *testing.T) {
 			must(t, db.Close())
 			db, err = Open(path, o)
 			must(t, err)
-			if got, err := claimTest(t, db, Claim{}).ListErr(); err != nil || len(got) != n || len(db.AsidePaths()) > 0 {
+			if got, err := claimTest(t, db, Claim{}).ListErr(); err != nil || len(got) != n ||
+				len(db.AsidePaths()) > 0 {
 				t.Errorf("opened again: %d of %d objects, %v", len(got), n, err)
 			}
 			must(t, db.Close())

@@ -52,7 +52,9 @@ func (d *lyingDisk) step(rnd *rand.Rand) (typ cache.DeltaType, obj *corev1.Confi
 	name := fmt.Sprint("x", rnd.IntN(60))
 	key := "a/" + name
 	old := next[key]
-	obj = configMap("a", name, d.newest, map[string]string{"colour": fmt.Sprint(rnd.IntN(4)), "text": string(bytes.Repeat([]byte(strconv.Itoa(d.newest)), rnd.IntN(300)))})
+	obj = configMap("a", name, d.newest,
+		map[string]string{"colour": fmt.Sprint(rnd.IntN(4)),
+			"text": string(bytes.Repeat([]byte(strconv.Itoa(d.newest)), rnd.IntN(300)))})
 	switch {
 	case old == nil:
 		typ = cache.Added
@@ -179,7 +181,8 @@ func TestLyingDisk(t *testing.T) {
 			defer func() { t.Logf("seed %d: %v", seed, seen) }()
 			last := len(d.files) - 1
 			if was, served := d.round(t, o, d.files[last]); was != whole || served != len(d.truth[d.newest]) {
-				t.Errorf("a disk that has lost nothing is %s, and %d objects of %d are served", was, served, len(d.truth[d.newest]))
+				t.Errorf("a disk that has lost nothing is %s, and %d objects of %d are served", was, served,
+					len(d.truth[d.newest]))
 			}
 			for range rounds {
 				was, _ := d.round(t, o, d.lose(rnd)) // how many are left depends on what was lost
@@ -220,7 +223,8 @@ func (d *lyingDisk) round(t *testing.T, o Options, content []byte) (was string, 
 		}
 	}
 	for colour := range 4 {
-		objs, _ := s.ByIndex("colour", fmt.Sprint(colour)) // fails where damage has taken objects; the others must be right
+		// fails where damage has taken objects; the others must be right
+		objs, _ := s.ByIndex("colour", fmt.Sprint(colour))
 		for _, obj := range objs {
 			d.committed(t, "", obj)
 		}

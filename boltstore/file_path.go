@@ -240,7 +240,8 @@ func (db replacing) takePlaceSynced(name, path string, was os.FileInfo) error {
 		return err
 	}
 	if err := db.files.SyncDir(filepath.Dir(path)); err != nil {
-		db.log().Error(err, "The folder could not be synced: after a power failure the old file may be back", "file", db.path)
+		db.log().Error(err, "The folder could not be synced: after a power failure the old file may be back", "file",
+			db.path)
 	}
 	return nil
 }
@@ -262,7 +263,8 @@ func (db replacing) exchangeNames(name, path string, was os.FileInfo) error {
 		if xerr != nil {
 			// This is not ErrMoved: Open would go on with the file that is at path now.
 			kept := db.beside.AsideName()
-			return fmt.Errorf("another file came to %s, could not be given its name back, and is now %s; move it there: %w", path, kept, errors.Join(xerr, os.Rename(name, kept)))
+			return fmt.Errorf("another file came to %s, could not be given its name back, and is now %s; move "+
+				"it there: %w", path, kept, errors.Join(xerr, os.Rename(name, kept)))
 		}
 		return errOther
 	}

@@ -91,7 +91,8 @@ func TestMovedFile(t *testing.T) {
 					t.Errorf("set aside: %v", aside)
 				}
 
-				if err := errors.Join(os.Rename(path, path+".of-b"), os.Rename(path+".away", path), swaps(a)[op](), a.Err()); err != nil {
+				if err := errors.Join(os.Rename(path, path+".of-b"), os.Rename(path+".away", path), swaps(a)[op](),
+					a.Err()); err != nil {
 					t.Errorf("it is back: %v", err)
 				}
 				storeMap(t, a, "later")
@@ -177,7 +178,8 @@ func TestRelativePath(t *testing.T) {
 	}
 	closeTest(t, a)
 	closeTest(t, b)
-	for name, path := range map[string]string{"of-a": filepath.Join(dir, "test.db"), "of-b": filepath.Join(other, "test.db")} {
+	for name, path := range map[string]string{"of-a": filepath.Join(dir, "test.db"),
+		"of-b": filepath.Join(other, "test.db")} {
 		db := openTest(t, path, Options{})
 		hasMap(t, db, name)
 		closeTest(t, db)
@@ -316,7 +318,8 @@ func TestReadOnlyMoved(t *testing.T) {
 	}
 	db := openTest(t, path, Options{ReadOnly: true})
 	defer closeTest(t, db)
-	if err := errors.Join(db.Err(), os.Rename(path, path+".away"), os.WriteFile(path, []byte("another's"), 0o600)); err != nil {
+	if err := errors.Join(db.Err(), os.Rename(path, path+".away"),
+		os.WriteFile(path, []byte("another's"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Err(); !errors.Is(err, ErrMoved) {

@@ -47,22 +47,23 @@ func (y *yard) logf(format string, args ...any) { y.log = append(y.log, fmt.Spri
 
 func (y *yard) options() Options {
 	silent := logr.Discard()
-	return Options{Keyset: seal.File(y.keyset), Logger: &silent, keepCorrupt: 1 << 20, LockTimeout: -1, op: func(op, _ string) error {
-		// A file that is moved before it got its name back is a copy.
-		if y.in && op != "exchange" && y.r.IntN(8) == 0 {
-			y.in = false
-			y.logf("  at %s:", op)
-			y.outside()
-			y.in = true
-		}
-		return nil
-	}, step: func(name string) error {
-		if name == "begin" && !y.over { // Open gives the file a new data key
-			y.logf("a new data key")
-			y.in = true
-		}
-		return nil
-	}}
+	return Options{Keyset: seal.File(y.keyset), Logger: &silent, keepCorrupt: 1 << 20, LockTimeout: -1,
+		op: func(op, _ string) error {
+			// A file that is moved before it got its name back is a copy.
+			if y.in && op != "exchange" && y.r.IntN(8) == 0 {
+				y.in = false
+				y.logf("  at %s:", op)
+				y.outside()
+				y.in = true
+			}
+			return nil
+		}, step: func(name string) error {
+			if name == "begin" && !y.over { // Open gives the file a new data key
+				y.logf("a new data key")
+				y.in = true
+			}
+			return nil
+		}}
 }
 
 // beside runs an operation; other programs run theirs in the middle of it.

@@ -54,7 +54,8 @@ func FuzzMeta(f *testing.F) {
 
 func FuzzPending(f *testing.F) {
 	p := &pendingKey{Initial: true}
-	p.change(1, format.Draft{Type: cache.Updated, Key: "a/b", Time: 5, Prev: format.DiffOf([]byte("next"), []byte("prev")), Next: []byte("next")})
+	p.change(1, format.Draft{Type: cache.Updated, Key: "a/b", Time: 5,
+		Prev: format.DiffOf([]byte("next"), []byte("prev")), Next: []byte("next")})
 	f.Add(fuzzSeed(f, p))
 	p.change(2, format.Draft{Type: cache.Deleted, Key: "a/b", Time: 6, Prev: format.DiffOf(nil, []byte("next"))})
 	f.Add(fuzzSeed(f, p))

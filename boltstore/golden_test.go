@@ -42,7 +42,8 @@ var (
 		{"encrypted", Options{Compression: CompressionZstd, Keyset: sealtest.Keyset()}, makeGolden, goldenText},
 		{"written-plain", Options{}, makeGoldenWritten, goldenWrittenText},
 		{"written-compressed", Options{Compression: CompressionZstd}, makeGoldenWritten, goldenWrittenText},
-		{"written-encrypted", Options{Compression: CompressionZstd, Keyset: sealtest.Keyset()}, makeGoldenWritten, goldenWrittenText},
+		{"written-encrypted", Options{Compression: CompressionZstd, Keyset: sealtest.Keyset()}, makeGoldenWritten,
+			goldenWrittenText},
 	}
 )
 
@@ -61,8 +62,9 @@ func goldenName(format int, kind string) string {
 
 func goldenWidget(i int) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
-		"metadata": map[string]any{"namespace": "shop", "name": fmt.Sprint("widget", i), "uid": fmt.Sprint("uid-widget", i), "resourceVersion": fmt.Sprint(100 + i)},
-		"spec":     map[string]any{"size": int64(i), "ratio": 1.5, "tags": []any{"a", true, nil, "é\x00"}}}}
+		"metadata": map[string]any{"namespace": "shop", "name": fmt.Sprint("widget", i),
+			"uid": fmt.Sprint("uid-widget", i), "resourceVersion": fmt.Sprint(100 + i)},
+		"spec": map[string]any{"size": int64(i), "ratio": 1.5, "tags": []any{"a", true, nil, "é\x00"}}}}
 }
 
 // makeGolden uses a file in every way that leaves something in it.
@@ -74,11 +76,13 @@ func makeGolden(t *testing.T, path string, o Options) {
 		t.Fatal(err)
 	}
 	n := 12
-	s := claimTest(t, db, Claim{Indexers: indexers, IndexVersions: map[string]string{"words": "1", "long": "1", "": "1"}})
+	s := claimTest(t, db, Claim{Indexers: indexers,
+		IndexVersions: map[string]string{"words": "1", "long": "1", "": "1"}})
 	srv := server{}
 	for i := range n {
 		srv.set(configMap("shop", fmt.Sprintf("cm%02d", i), i+1, map[string]string{"words": fmt.Sprint("w", i%3, ",x"),
-			"long": map[bool]string{true: strings.Repeat("long", 1000)}[i == 5], "text": strings.Repeat(fmt.Sprint("some text of ", i, ". "), 20)}))
+			"long": map[bool]string{true: strings.Repeat("long", 1000)}[i == 5],
+			"text": strings.Repeat(fmt.Sprint("some text of ", i, ". "), 20)}))
 	}
 	s.NoteFacts(func(f *listing.Facts) {
 		f.Server = listing.Server{ClusterUID: "cluster-uid", Address: "https://server:6443"}
@@ -120,7 +124,8 @@ func makeGolden(t *testing.T, path string, o Options) {
 		work.Acknowledge(p.Key, p.Receipt)
 	}
 	s.Release()
-	w := claimTest(t, db, Claim{Source: goldenWidgets, Example: goldenWidget(0), Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+	w := claimTest(t, db, Claim{Source: goldenWidgets, Example: goldenWidget(0),
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 	for i := range 3 {
 		if err := w.Add(goldenWidget(i)); err != nil {
 			t.Fatal(err)
@@ -153,11 +158,14 @@ func goldenText(t *testing.T, db *DB) string {
 		return string(text)
 	}
 	for _, src := range []Source{configMaps, goldenWidgets} {
-		var example = map[bool]Claim{true: {Source: src, Example: &corev1.ConfigMap{}, ServeOutdated: true, IndexVersions: map[string]string{"words": "1", "long": "1", "": "1"}, Indexers: indexers},
-			false: {Source: src, Example: goldenWidget(0), ServeOutdated: true, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}}[src == configMaps]
+		var example = map[bool]Claim{true: {Source: src, Example: &corev1.ConfigMap{}, ServeOutdated: true,
+			IndexVersions: map[string]string{"words": "1", "long": "1", "": "1"}, Indexers: indexers},
+			false: {Source: src, Example: goldenWidget(0), ServeOutdated: true,
+				Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}}[src == configMaps]
 		s := claimTest(t, db, example)
 		st := s.State()
-		fmt.Fprintf(&b, "%s %s %s\nversion %s of cluster %q at %q, entries up to %d, told %d\n", st.Source, st.APIVersion, st.Kind, st.ResourceVersion, st.ClusterUID, st.Server, st.Seq, st.Told)
+		fmt.Fprintf(&b, "%s %s %s\nversion %s of cluster %q at %q, entries up to %d, told %d\n", st.Source,
+			st.APIVersion, st.Kind, st.ResourceVersion, st.ClusterUID, st.Server, st.Seq, st.Told)
 		objs, err := s.ListErr()
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +196,8 @@ func goldenText(t *testing.T, db *DB) string {
 		}
 		for _, was := range hs {
 			h, _ := claimHandler(t, s, was.Name)
-			fmt.Fprintf(&b, "handler %q pending %d deleted %d reset %v behind %v\n", was.Name, was.Pending, was.Deleted, was.Reset, was.Behind)
+			fmt.Fprintf(&b, "handler %q pending %d deleted %d reset %v behind %v\n", was.Name, was.Pending,
+				was.Deleted, was.Reset, was.Behind)
 			for _, p := range pendingOf(t, h) {
 				fmt.Fprintln(&b, "pending", p.Key, p.Seq, p.Initial, object(p.Object, nil))
 				for _, gone := range p.Deleted {
@@ -223,7 +232,8 @@ func TestGolden(t *testing.T) {
 			db := openTest(t, path, kind.options)
 			text := kind.text(t, db)
 			if err := errors.Join(err, z.Close(), os.MkdirAll(filepath.Dir(name), 0o755),
-				os.WriteFile(name+".db.gz", packed.Bytes(), 0o644), os.WriteFile(name+".txt", []byte(text), 0o644)); err != nil {
+				os.WriteFile(name+".db.gz", packed.Bytes(), 0o644),
+				os.WriteFile(name+".txt", []byte(text), 0o644)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -249,7 +259,8 @@ func TestGolden(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, o := range []Options{{Keyset: kind.options.Keyset}, {Keyset: sealtest.Keyset()}, {Keyset: sealtest.Keyset(), decrypt: true}} {
+				for _, o := range []Options{{Keyset: kind.options.Keyset}, {Keyset: sealtest.Keyset()},
+					{Keyset: sealtest.Keyset(), decrypt: true}} {
 					path := testPath(t)
 					if err := os.WriteFile(path, b, 0o600); err != nil {
 						t.Fatal(err)

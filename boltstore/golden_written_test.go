@@ -23,7 +23,9 @@ var goldenLocal = Source{Version: "v1", Resource: "configmaps", Namespace: "loca
 func written() (srv server) {
 	srv = server{}
 	for i := range 60 {
-		srv.set(configMap("ns", fmt.Sprintf("cm%02d", i), i+1, map[string]string{"words": fmt.Sprint("w", i%3), "text": strings.Repeat(fmt.Sprint("some text of ", i, ". "), 6)}))
+		srv.set(configMap("ns", fmt.Sprintf("cm%02d", i), i+1,
+			map[string]string{"words": fmt.Sprint("w", i%3),
+				"text": strings.Repeat(fmt.Sprint("some text of ", i, ". "), 6)}))
 	}
 	srv.set(configMap("ns", "odd1", 70, map[string]string{"words": "w"}), configMap("ns", "odd2", 71, nil))
 	return srv

@@ -34,7 +34,8 @@ func newBadSectors(t *testing.T) badSectors {
 		t.Skip("no file system of the test's own can be mounted here: ", err)
 	}
 	dir := t.TempDir()
-	if err := syscall.Mount("bad", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40700,user_id=0,group_id=0", fuse.Fd())); err != nil {
+	if err := syscall.Mount("bad", dir, "fuse", 0,
+		fmt.Sprintf("fd=%d,rootmode=40700,user_id=0,group_id=0", fuse.Fd())); err != nil {
 		t.Skip("no file system of the test's own can be mounted here: ", errors.Join(err, fuse.Close()))
 	}
 	t.Cleanup(func() { must(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
@@ -150,7 +151,8 @@ func (d *badFolder) answer(op uint32, node uint64, in []byte) (out []byte, errno
 		f.write(o.Uint64(in[8:]), in[40:])
 		return asBytes(uint64(len(in) - 40)), 0
 	case 17: // statfs
-		return asBytes(uint64(1<<20), uint64(1<<20), uint64(1<<20), uint64(0), uint64(0), uint32(sector), uint32(255), uint32(sector), [7]uint32{}), 0
+		return asBytes(uint64(1<<20), uint64(1<<20), uint64(1<<20), uint64(0), uint64(0), uint32(sector), uint32(255),
+			uint32(sector), [7]uint32{}), 0
 	case 20: // fsync
 		if f != nil && f.bad[aSync] {
 			return nil, syscall.EIO
@@ -159,7 +161,8 @@ func (d *badFolder) answer(op uint32, node uint64, in []byte) (out []byte, errno
 	case 18, 25, 29, 30, 34, 38: // release, flush, releasedir, fsyncdir, access, destroy
 		return nil, 0
 	case 26: // init: version 7.31, no readahead
-		return asBytes(uint32(7), uint32(31), uint32(0), uint32(0), uint32(0), uint32(1<<17), uint32(1), [10]uint32{})[:64], 0
+		return asBytes(uint32(7), uint32(31), uint32(0), uint32(0), uint32(0), uint32(1<<17), uint32(1),
+			[10]uint32{})[:64], 0
 	case 28: // readdir
 		return d.list(o.Uint64(in[8:])), 0
 	case 35: // create
@@ -174,7 +177,8 @@ func (d *badFolder) attr(node uint64) []byte {
 		f := d.nodes[node]
 		mode, size = syscall.S_IFREG|f.mode, uint64(len(f.data))
 	}
-	return asBytes(node, size, (size+511)/512, [3]uint64{}, [3]uint32{}, mode, links, uint32(0), uint32(0), uint32(0), uint32(sector), uint32(0))
+	return asBytes(node, size, (size+511)/512, [3]uint64{}, [3]uint32{}, mode, links, uint32(0), uint32(0), uint32(0),
+		uint32(sector), uint32(0))
 }
 
 func (d *badFolder) entry(name string) ([]byte, syscall.Errno) {

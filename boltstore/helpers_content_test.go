@@ -133,7 +133,8 @@ func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 }
 
 func podClaim() Claim {
-	return Claim{Source: pods, Example: &corev1.Pod{}, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}
+	return Claim{Source: pods, Example: &corev1.Pod{},
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}
 }
 
 // serves compares what the store serves with objs, by each way of reading.
@@ -168,7 +169,9 @@ func somePods(from, n int) (objs []runtime.Object) {
 
 func newFirstList(t *testing.T, objs []runtime.Object, pageSize int) *firstList {
 	return &firstList{t: t, pages: slices.Collect(slices.Chunk(objs, pageSize)), began: time.Unix(1000, 5),
-		o: RelistOptions{TakeUp: true, ClusterUID: "c1", Server: "s1", OnError: func(_ runtime.Object, err error) { t.Error(err) }}}
+		o: RelistOptions{TakeUp: true, ClusterUID: "c1", Server: "s1", OnError: func(_ runtime.Object, err error) {
+			t.Error(err)
+		}}}
 }
 
 // journalFrom reads all entries from seq on, out of the file.
@@ -187,7 +190,9 @@ func journalFrom(t *testing.T, s *Claimed, seq uint64) (all []*Entry) {
 	}
 }
 
-func relist(t testing.TB, s *Claimed, rv string, o RelistOptions, objs []runtime.Object, pageSize int) ([]*Entry, *Relist) {
+func relist(t testing.TB, s *Claimed, rv string, o RelistOptions, objs []runtime.Object, pageSize int) (
+	[]*Entry, *Relist,
+) {
 	t.Helper()
 	o.OnError = func(obj runtime.Object, err error) { t.Errorf("not stored: %v", err) }
 	r, err := s.BeginRelist(o)
@@ -232,8 +237,9 @@ func relistAgain(t testing.TB, s *Claimed, rv string, objs []runtime.Object) (li
 
 func configMap(ns, name string, rv int, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(rv)},
-		Data:       data,
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name),
+			ResourceVersion: fmt.Sprint(rv)},
+		Data: data,
 	}
 }
 
@@ -261,7 +267,8 @@ func fill(t testing.TB, s *Claimed, n, keep int) {
 	t.Helper()
 	var put, del []cache.Transaction
 	for i := range n {
-		o := configMap("ns", fmt.Sprintf("cm%05d", i), i+1, map[string]string{"words": fmt.Sprint(i), "k": strings.Repeat(fmt.Sprintf("%x ", i*7919), 200)})
+		o := configMap("ns", fmt.Sprintf("cm%05d", i), i+1,
+			map[string]string{"words": fmt.Sprint(i), "k": strings.Repeat(fmt.Sprintf("%x ", i*7919), 200)})
 		put = append(put, cache.Transaction{Object: o, Type: cache.TransactionTypeAdd})
 		if i%keep != 0 {
 			del = append(del, cache.Transaction{Object: o, Type: cache.TransactionTypeDelete})
@@ -309,7 +316,8 @@ func wasteful(t *testing.T, path string) {
 	s.Attach(p)
 	p.add(t, s, configMap("ns", "late", 5000, nil))
 	p.wait(t)
-	other := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "configmaps", Namespace: "x", Form: FormTyped}})
+	other := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "configmaps", Namespace: "x",
+		Form: FormTyped}})
 	if err := other.Add(configMap("x", "one", 1, nil)); err != nil {
 		t.Fatal(err)
 	}

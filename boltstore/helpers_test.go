@@ -190,7 +190,8 @@ func filled(t testing.TB) []byte {
 	db := openTest(t, path, Options{Compression: CompressionNone})
 	s := claimTest(t, db, Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 	for i := range 40 {
-		if err := s.Add(configMap("ns", strings.Repeat("x", i+1), i+1, map[string]string{"k": strings.Repeat("v", i*50)})); err != nil {
+		if err := s.Add(configMap("ns", strings.Repeat("x", i+1), i+1,
+			map[string]string{"k": strings.Repeat("v", i*50)})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -257,7 +258,9 @@ func closeTest(t testing.TB, db *DB) {
 	}
 	r, err := db.Check()
 	for i := range r.Sources { // a source that needs a relist is expected
-		r.Sources[i].Problems = slices.DeleteFunc(r.Sources[i].Problems, func(p string) bool { return strings.HasPrefix(p, "marked degraded") })
+		r.Sources[i].Problems = slices.DeleteFunc(r.Sources[i].Problems, func(p string) bool {
+			return strings.HasPrefix(p, "marked degraded")
+		})
 	}
 	if err != nil || !r.Sound() {
 		t.Errorf("after the test the file is not sound: %+v %v", r, err)
@@ -318,7 +321,8 @@ func transactions(t *testing.T, db *DB) (id int) {
 func kept(t testing.TB, db *DB) {
 	t.Helper()
 	k := &db.keeper
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // between two looks: there is no signal to wait for
+	// between two looks: there is no signal to wait for
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		k.mu.Lock()
 		done := !k.running && k.next.After(db.opts.Clock.Now())
 		k.mu.Unlock()

@@ -242,7 +242,8 @@ func (b *builder) count(m *sourceMeta, build map[string]bool) {
 		} else if ok {
 			why = "it was not complete"
 		}
-		b.s.db.log().Info("Indexing the objects in the file", "source", b.s.name.String(), "index", name, "reason", why, "objects", m.Items.Count)
+		b.s.db.log().Info("Indexing the objects in the file", "source", b.s.name.String(), "index", name, "reason",
+			why, "objects", m.Items.Count)
 	}
 }
 

@@ -27,7 +27,8 @@ func (b *builder) retryFailed() {
 	b.s.life.goroutines.Go(func() {
 		for wait, done := firstReindex, false; !done && b.pause(wait); wait = min(2*wait, mostReindex) {
 			if err := b.now(b.s.indices.set().fns); err != nil && !errors.Is(err, ErrClosed) {
-				b.s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source", b.s.name.String())
+				b.s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source",
+					b.s.name.String())
 				wait = min(wait, triedAgain/4) // so that DB.Err shows it until it is written
 			}
 			b.s.mu.Lock()
@@ -67,7 +68,8 @@ func (b *builder) later() (tried <-chan struct{}) {
 			if err == nil || errors.Is(err, ErrClosed) || !b.pause(wait) {
 				return
 			}
-			b.s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source", b.s.name.String())
+			b.s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source",
+				b.s.name.String())
 		}
 	})
 	return ch

@@ -39,8 +39,10 @@ type indexLives struct {
 }
 
 // oddValues are index values that are hard to keep.
-var oddValues = []string{"", "\x00", "\x00\xff", "\x00\x00", "\xff\xff", "a", "a\x00", "a\x00b", "ä", "\xc3\x28", strings.Repeat("v", 512), strings.Repeat("v", 513),
-	strings.Repeat("\x00", 512), strings.Repeat("w", 40_000), "../..", " ", "a/b", "\x01", "\x02" + strings.Repeat("x", 32)}
+var oddValues = []string{"", "\x00", "\x00\xff", "\x00\x00", "\xff\xff", "a", "a\x00", "a\x00b", "ä", "\xc3\x28",
+	strings.Repeat("v", 512), strings.Repeat("v", 513),
+	strings.Repeat("\x00", 512), strings.Repeat("w", 40_000), "../..", " ", "a/b", "\x01",
+	"\x02" + strings.Repeat("x", 32)}
 
 // ofIndex returns the values of an object in an index of a version, which depend on its
 // content.
@@ -60,7 +62,8 @@ func ofIndex(name, version string) cache.IndexFunc {
 		case k == 3:
 			var many []string
 			for i := range 300 {
-				many = append(many, fmt.Sprint(name, i, oddValues[i%len(oddValues)][:min(len(oddValues[i%len(oddValues)]), 3)]))
+				many = append(many, fmt.Sprint(name, i,
+					oddValues[i%len(oddValues)][:min(len(oddValues[i%len(oddValues)]), 3)]))
 			}
 			return many, nil
 		}
@@ -170,7 +173,8 @@ func (m *indexLives) add() {
 
 func (m *indexLives) list() {
 	setMaxCommitBytes(m.db, []int{1, 4000, 4 << 20}[m.rnd.IntN(3)])
-	o := RelistOptions{Content: m.rnd.IntN(3) == 0, NewTimeline: m.rnd.IntN(4) == 0, OnError: func(_ runtime.Object, err error) { m.Error(err) }}
+	o := RelistOptions{Content: m.rnd.IntN(3) == 0, NewTimeline: m.rnd.IntN(4) == 0,
+		OnError: func(_ runtime.Object, err error) { m.Error(err) }}
 	for range m.rnd.IntN(4) {
 		name := fmt.Sprint("o", m.rnd.IntN(8))
 		m.rv++
@@ -190,7 +194,8 @@ func (m *indexLives) list() {
 			var want []runtime.Object
 			for _, obj := range page {
 				o := obj.(*corev1.ConfigMap)
-				l := []listing.Object{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), ResourceVersion: o.ResourceVersion}}
+				l := []listing.Object{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID),
+					ResourceVersion: o.ResourceVersion}}
 				found, err := r.Compare(l)
 				must(m, err)
 				if found[0] == listing.MatchSame {

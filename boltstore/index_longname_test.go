@@ -11,7 +11,8 @@ import (
 // is sound, and stays where it is after an unclean boot.
 func TestLongIndexName(t *testing.T) {
 	path, name := testPath(t), strings.Repeat("index", 200)
-	claim := Claim{Indexers: cache.Indexers{name: cache.MetaNamespaceIndexFunc}, IndexVersions: map[string]string{name: "1"}}
+	claim := Claim{Indexers: cache.Indexers{name: cache.MetaNamespaceIndexFunc},
+		IndexVersions: map[string]string{name: "1"}}
 	db := openTest(t, path, Options{})
 	must(t, claimTest(t, db, claim).Add(configMap("a", "one", 1, nil)))
 	closeTest(t, db)

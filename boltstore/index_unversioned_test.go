@@ -43,7 +43,8 @@ func TestIndexWithoutVersion(t *testing.T) {
 					}
 					if life == 0 {
 						for i, words := range []string{"a", "b", "a", "b", "b"} {
-							must(t, s.Add(configMap("ns", fmt.Sprint(words, i), i+1, map[string]string{"words": words})))
+							must(t, s.Add(configMap("ns", fmt.Sprint(words, i), i+1,
+								map[string]string{"words": words})))
 						}
 					}
 					want := map[string]string{"a": "[ns/a0 ns/a2]", "b": "[ns/b1 ns/b3 ns/b4]", "c": "[]"}[policy]

@@ -226,7 +226,9 @@ func (t sourceTx) firstEntry() uint64 {
 
 // blockAt returns the block that has the entry seq, and the seq of its first one. It
 // returns no drafts if the journal does not have the entry.
-func (t sourceTx) blockAt(seq uint64, unpack func(uint64, []byte) ([]format.Draft, error)) (first uint64, drafts []format.Draft, err error) {
+func (t sourceTx) blockAt(seq uint64, unpack func(uint64, []byte) ([]format.Draft, error)) (
+	first uint64, drafts []format.Draft, err error,
+) {
 	j := t.Journal()
 	if j == nil {
 		return 0, nil, nil

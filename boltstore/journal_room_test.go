@@ -82,7 +82,9 @@ func TestHistoryGivesWay(t *testing.T) {
 		s.AddsPlain()
 		for v := 2; v < 300 && db.Err() == nil; v++ {
 			p.add(t, s, sized("a", v, 100))
-			waittest.Eventually(t, "it is tried", func() bool { return s.State().ResourceVersion == fmt.Sprint(v) || db.Err() != nil })
+			waittest.Eventually(t, "it is tried", func() bool {
+				return s.State().ResourceVersion == fmt.Sprint(v) || db.Err() != nil
+			})
 		}
 		err := db.Err()
 		if !errors.Is(err, berrors.ErrMaxSizeReached) || !strings.Contains(err.Error(), "--max-size") ||

@@ -21,7 +21,8 @@ type sharedBlock struct {
 func (p *parsed) drafts(src sourceTx) func(first uint64, raw []byte) ([]format.Draft, error) {
 	return func(first uint64, raw []byte) ([]format.Draft, error) {
 		if b, ok := p.blocks.Load(src.ID); ok {
-			if last := b.(weak.Pointer[sharedBlock]).Value(); last != nil && last.first == first && bytes.Equal(last.stored, raw) {
+			if last := b.(weak.Pointer[sharedBlock]).Value(); last != nil && last.first == first &&
+				bytes.Equal(last.stored, raw) {
 				return last.drafts, nil
 			}
 		}

@@ -71,7 +71,8 @@ func (k *keeper) run(collect, compact bool) {
 	k.running = false
 	if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, context.Canceled) {
 		k.next = db.opts.Clock.Now().Add(keeperGrace)
-		db.log().Error(err, "Maintenance of the file failed and left it as it was; it will be tried again later", "file", db.path)
+		db.log().Error(err, "Maintenance of the file failed and left it as it was; it will be tried again later",
+			"file", db.path)
 	}
 }
 

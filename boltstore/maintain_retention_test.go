@@ -21,7 +21,8 @@ import (
 // never before all handlers have been told.
 func TestJournalAge(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, JournalAge: time.Hour, FlushInterval: 1000 * time.Hour, Clock: clk})
+	db := openTest(t, testPath(t),
+		Options{Window: time.Nanosecond, JournalAge: time.Hour, FlushInterval: 1000 * time.Hour, Clock: clk})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
 	s.Attach(p)
@@ -98,7 +99,8 @@ func TestHandlerLag(t *testing.T) {
 			}
 			want = clk.Now().Sub(p.Since)
 		}
-		if st := handlerState1(t, s); st.Pending != keys || st.Deleted != deleted || st.Bytes != bytes() || st.Age != want || st.AgeUnknown {
+		if st := handlerState1(t, s); st.Pending != keys || st.Deleted != deleted || st.Bytes != bytes() ||
+			st.Age != want || st.AgeUnknown {
 			t.Errorf("%+v; not %d keys, %d deletes, %d bytes, %v", st, keys, deleted, bytes(), want)
 		}
 	}
@@ -147,7 +149,8 @@ func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 		boot     string
 		verified bool
 	}{
-		{true, "another boot", false}, {true, osfile.BootID(), false}, {false, osfile.BootID(), false}, {false, "another boot", true},
+		{true, "another boot", false}, {true, osfile.BootID(), false}, {false, osfile.BootID(), false},
+		{false, "another boot", true},
 	} {
 		dir := copied(t, filepath.Dir(path))
 		path := filepath.Join(dir, filepath.Base(path))
@@ -195,7 +198,8 @@ func TestKeepCorrupt(t *testing.T) {
 		kept int
 	}{
 		{Options{keepCorrupt: 1}, 1}, {Options{keepCorrupt: 5}, 5}, {Options{keepCorrupt: 100}, 6},
-		{Options{keepCorrupt: 5, keepCorruptBytes: 16}, 2}, {Options{keepCorrupt: 5, keepCorruptBytes: 23}, 2}, {Options{keepCorruptBytes: 1}, 1},
+		{Options{keepCorrupt: 5, keepCorruptBytes: 16}, 2}, {Options{keepCorrupt: 5, keepCorruptBytes: 23}, 2},
+		{Options{keepCorruptBytes: 1}, 1},
 	} {
 		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 		c.o.Clock, c.o.ReplaceForeign = clk, true

@@ -136,13 +136,15 @@ type sourceMeta struct {
 	Indices         map[string]indexMeta `msgpack:"indices"`
 	TypeHash        string               `msgpack:"typeHash"`
 	Transform       string               `msgpack:"transform"`
-	Formed          uint64               `msgpack:"formed,omitempty"`   // entries below it have objects of another Go type or transform
-	Reformed        uint64               `msgpack:"reformed,omitempty"` // entries below it may have old objects of another
-	Degraded        string               `msgpack:"degraded"`
-	Scope           Scope                `msgpack:"scope,omitempty"` // see Describe
-	Names           []string             `msgpack:"names,omitempty"`
-	Categories      []string             `msgpack:"categories,omitempty"`
-	Columns         []Column             `msgpack:"columns,omitempty"`
+	// entries below it have objects of another Go type or transform
+	Formed uint64 `msgpack:"formed,omitempty"`
+	// entries below it may have old objects of another
+	Reformed   uint64   `msgpack:"reformed,omitempty"`
+	Degraded   string   `msgpack:"degraded"`
+	Scope      Scope    `msgpack:"scope,omitempty"` // see Describe
+	Names      []string `msgpack:"names,omitempty"`
+	Categories []string `msgpack:"categories,omitempty"`
+	Columns    []Column `msgpack:"columns,omitempty"`
 	// Handlers are the durable handlers, by name.
 	Handlers map[string]handlerMeta `msgpack:"handlers,omitempty"`
 	// NoPlain: no plain handler was added since the source was made. The journal keeps
@@ -212,7 +214,8 @@ func (m *sourceMeta) state(d *device) State {
 		Timeline: m.Timeline, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
 		Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,
-		Names: slices.Clone(m.Names), Categories: slices.Clone(m.Categories), Columns: slices.Clone(m.Columns), // the caller may change them
+		// the caller may change them
+		Names: slices.Clone(m.Names), Categories: slices.Clone(m.Categories), Columns: slices.Clone(m.Columns),
 		LacksFields: m.lacksFields(),
 	}
 	if versions.Newer(m.NewestPage, m.ResourceVersion) {

@@ -26,7 +26,8 @@ func TestNewerServer(t *testing.T) {
 		}
 	}, funcr.Options{})
 	meta := func(kind string) map[string]any {
-		return map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": "x", "namespace": "web", "resourceVersion": "5"}}
+		return map[string]any{"apiVersion": "v1", "kind": kind,
+			"metadata": map[string]any{"name": "x", "namespace": "web", "resourceVersion": "5"}}
 	}
 	claims := map[string]Claim{
 		"pods":  {Source: Source{Version: "v1", Resource: "pods", Form: FormTyped}, Example: &corev1.Pod{}},
@@ -63,7 +64,8 @@ func TestNewerServer(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if lacks := s.State().LacksFields; strings.Contains(lacks, "built for 1.37") != (c.Source.Form == FormTyped) {
+			if lacks := s.State().LacksFields; strings.Contains(lacks,
+				"built for 1.37") != (c.Source.Form == FormTyped) {
 				t.Errorf("%s: %q", name, lacks)
 			}
 		}

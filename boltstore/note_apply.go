@@ -20,7 +20,8 @@ func (s *Claimed) Unstored(obj any, why error) *Change {
 }
 
 func (c *Change) unstoredFor(why error) *Change {
-	return &Change{typ: cache.Updated, key: c.key, rv: c.rv, uid: c.uid, nameless: c.nameless, unstored: cmp.Or(short(why), "unknown")}
+	return &Change{typ: cache.Updated, key: c.key, rv: c.rv, uid: c.uid, nameless: c.nameless,
+		unstored: cmp.Or(short(why), "unknown")}
 }
 
 // noteUnstored notes an object that cannot be stored. Its previous record stays, or is kept

@@ -74,7 +74,8 @@ func TestNamelessOfAnInterruptedList(t *testing.T) {
 		t.Fatal(from)
 	}
 	st := s.State()
-	if s.UnstoredObjects() != 1 || !strings.Contains(st.UnstoredReason, "zq-refused") || strings.Contains(st.UnstoredReason, "zq-content") {
+	if s.UnstoredObjects() != 1 || !strings.Contains(st.UnstoredReason, "zq-refused") ||
+		strings.Contains(st.UnstoredReason, "zq-content") {
 		t.Errorf("%+v", st)
 	}
 	srv := newFirstList(t, objs, 3)
@@ -116,7 +117,8 @@ func TestSalvageOfNotedRecords(t *testing.T) {
 	}
 	wantsSound(t, "salvaged", db)
 	expectNoted(t, "salvaged", s)
-	relistSome(t, s, "12", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)})
+	relistSome(t, s, "12", RelistOptions{},
+		[]runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)})
 	wantsSound(t, "relisted", db)
 	if s.Err() != nil {
 		t.Error(s.Err())

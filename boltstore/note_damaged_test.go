@@ -19,7 +19,8 @@ func TestDamagedNote(t *testing.T) {
 			s := claimTest(t, db, failing(&bad))
 			p := &testProducer{}
 			s.Attach(p)
-			objs := []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil), configMap("ns", "c", 3, nil)}
+			objs := []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil),
+				configMap("ns", "c", 3, nil)}
 			relistSome(t, s, "5", RelistOptions{}, objs)
 			event(t, s, p, cache.Updated, configMap("ns", "a", 6, nil), errRefused)
 			event(t, s, p, cache.Updated, configMap("ns", "b", 7, nil), errRefused)

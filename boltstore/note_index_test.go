@@ -40,10 +40,13 @@ func TestIndexFunctionRecovers(t *testing.T) {
 			return []string{"v"}, nil
 		}
 		s := claimTest(t, db, claim)
-		if err := errors.Join(s.Add(configMap("ns", "a", 1, map[string]string{"words": "w"})), s.Add(configMap("ns", "b", 2, nil))); err != nil {
+		if err := errors.Join(s.Add(configMap("ns", "a", 1, map[string]string{"words": "w"})),
+			s.Add(configMap("ns", "b", 2, nil))); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Minute) // on the bubble's clock, which takes no time: tries of the index function are counted meanwhile
+		// on the bubble's clock, which takes no time: tries of the index function are counted
+		// meanwhile
+		time.Sleep(20 * time.Minute)
 		synctest.Wait()
 		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023}
 		for i := range want {

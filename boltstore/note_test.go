@@ -122,7 +122,8 @@ func TestNotesStay(t *testing.T) {
 // TestRefusedAfterAnUpgrade: an object that an earlier program stored and the new one's
 // transform refuses is not served, and counts as existing.
 func TestRefusedAfterAnUpgrade(t *testing.T) {
-	for _, how := range []string{"stored", "stored by the watch", "gone", "gone by the watch", "refused again", "replaced"} {
+	for _, how := range []string{"stored", "stored by the watch", "gone", "gone by the watch", "refused again",
+		"replaced"} {
 		t.Run(how, func(t *testing.T) {
 			path := testPath(t)
 			db := openTest(t, path, Options{})
@@ -193,7 +194,8 @@ func TestRefusedAfterAnUpgrade(t *testing.T) {
 			}
 			if want == cache.Deleted {
 				obj, err := told[0].Object()
-				if dead, ok := obj.(cache.DeletedFinalStateUnknown); err != nil || !ok || dead.Obj.(*corev1.ConfigMap).Name != "cm3" {
+				if dead, ok := obj.(cache.DeletedFinalStateUnknown); err != nil || !ok ||
+					dead.Obj.(*corev1.ConfigMap).Name != "cm3" {
 					t.Errorf("%v %v", obj, err)
 				}
 			}
@@ -248,7 +250,8 @@ func TestNotedIsNotSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := r.Compare([]listing.Object{{Namespace: "ns", Name: "a", UID: "uid-a", ResourceVersion: "1"}, {Namespace: "ns", Name: "b", UID: "uid-b", ResourceVersion: "2"}})
+	got, err := r.Compare([]listing.Object{{Namespace: "ns", Name: "a", UID: "uid-a", ResourceVersion: "1"},
+		{Namespace: "ns", Name: "b", UID: "uid-b", ResourceVersion: "2"}})
 	if err != nil || !slices.Equal(got, []listing.Match{listing.MatchDiffers, listing.MatchSame}) {
 		t.Fatal(got, err)
 	}

@@ -46,7 +46,8 @@ func Open(path string, o Options) (*DB, error) {
 		return db, nil
 	}
 	if name := osfile.Untrusted(filepath.Dir(path)); name != "" {
-		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file", path, "fileSystem", name)
+		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file",
+			path, "fileSystem", name)
 	}
 	if osfile.FastCommits(filepath.Dir(path)) {
 		db.log().Info("Warning: this ext4 has the feature fast_commit, and may lose commits when the power fails; "+
@@ -142,7 +143,8 @@ func (db opening) tryOpen() (*boltFile, error) {
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, ErrLocked
-	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum),
+		errors.Is(err, berrors.ErrVersionMismatch):
 		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
 	case err != nil:
 		return nil, err
@@ -354,7 +356,9 @@ func (db opening) explain(err error) error {
 			err, hint = lockedHere(holder), "; share the DB that has it, close that one first, or use another file"
 		}
 	case errors.Is(err, ErrUnsafe):
-		hint = "; put it into a folder that only this user can write (chmod go-w, mkdir -m 0700; in a pod a folder below the volume's, and with an fsGroup fsGroupChangePolicy: OnRootMismatch), or allow it (Options.AllowUnsafePath; kubewake: --allow-unsafe-path)"
+		hint = "; put it into a folder that only this user can write (chmod go-w, mkdir -m 0700; in a pod a folder " +
+			"below the volume's, and with an fsGroup fsGroupChangePolicy: OnRootMismatch), or allow it " +
+			"(Options.AllowUnsafePath; kubewake: --allow-unsafe-path)"
 	case errors.Is(err, errNoFile):
 		hint = "; give the path of a file, or one at which there is nothing yet"
 	case errors.Is(err, ErrForeign):

@@ -47,8 +47,11 @@ func TestCreatedAtOnce(t *testing.T) {
 						if n++; n != k {
 							return link(op)
 						}
-						at = fmt.Sprintf("links %v, an empty file %v, the second one closes %v, before operation %d, %s", links, empty, closes, n, op)
-						db, err := Open(path, Options{LockTimeout: -1, op: func(op, _ string) error { return link(op) }})
+						at = fmt.Sprintf("links %v, an empty file %v, the second one closes %v, before "+
+							"operation %d, %s", links, empty, closes, n, op)
+						db, err := Open(path, Options{LockTimeout: -1, op: func(op, _ string) error {
+							return link(op)
+						}})
 						if err == nil {
 							second = db
 							write(db, "second")
@@ -146,7 +149,8 @@ func TestFileComesWhileOneIsMade(t *testing.T) {
 		for _, plain := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, plain rename: %t", at, plain), func(t *testing.T) {
 				path := testPath(t)
-				if err := errors.Join(os.WriteFile(path, nil, 0o600), os.WriteFile(path+".good", filled(t), 0o600)); err != nil {
+				if err := errors.Join(os.WriteFile(path, nil, 0o600),
+					os.WriteFile(path+".good", filled(t), 0o600)); err != nil {
 					t.Fatal(err)
 				}
 				done := false

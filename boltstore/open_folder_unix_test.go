@@ -19,7 +19,8 @@ func TestFolderIsMade(t *testing.T) {
 	if err := os.Chmod(volume, 0o777|os.ModeSetgid); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(filepath.Join(volume, "f.db"), Options{}); !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), "a folder below the volume's") {
+	if _, err := Open(filepath.Join(volume, "f.db"), Options{}); !errors.Is(err, ErrUnsafe) ||
+		!strings.Contains(err.Error(), "a folder below the volume's") {
 		t.Errorf("in the volume itself: %v", err)
 	}
 	path := filepath.Join(volume, "cache", "f.db")

@@ -48,7 +48,11 @@ func TestOverlayIsWarnedOf(t *testing.T) {
 	for dir, want := range map[string]bool{overlay: true, below: false} {
 		var mu sync.Mutex
 		var said []string
-		log := klog.New(funcr.New(func(_, args string) { mu.Lock(); defer mu.Unlock(); said = append(said, args) }, funcr.Options{}).GetSink())
+		log := klog.New(funcr.New(func(_, args string) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, args)
+		}, funcr.Options{}).GetSink())
 		db := openTest(t, filepath.Join(dir, "f.db"), Options{Logger: &log})
 		s := claimTest(t, db, Claim{})
 		if err := s.Add(configMap("a", "b", 1, nil)); err != nil {
@@ -87,7 +91,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		if err == nil {
 			t.Fatal("opened for writing", db.Close())
 		}
-		if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "mount it for writing") {
+		if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), path) ||
+			!strings.Contains(err.Error(), "mount it for writing") {
 			t.Error(err)
 		}
 	}

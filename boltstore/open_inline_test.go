@@ -18,7 +18,8 @@ import (
 func TestInlineElement(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
-	relist(t, claimTest(t, db, Claim{}), "9", RelistOptions{}, []runtime.Object{configMap("default", "only", 5, nil)}, 10)
+	relist(t, claimTest(t, db, Claim{}), "9", RelistOptions{}, []runtime.Object{configMap("default", "only", 5, nil)},
+		10)
 	closeTest(t, db)
 	file, err := os.ReadFile(path)
 	must(t, err)
@@ -26,7 +27,8 @@ func TestInlineElement(t *testing.T) {
 	found := 0
 	for at := bytes.Index(file, key); at > 0; {
 		element := file[at-16 : at] // flags, place, length of the key, and of the value
-		if o := binary.NativeEndian; o.Uint32(element) == 0 && o.Uint32(element[4:]) == 16 && o.Uint32(element[8:]) == uint32(len(key)) {
+		if o := binary.NativeEndian; o.Uint32(element) == 0 && o.Uint32(element[4:]) == 16 &&
+			o.Uint32(element[8:]) == uint32(len(key)) {
 			o.PutUint32(element[8:], 1<<16)
 			found++
 		}

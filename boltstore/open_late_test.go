@@ -39,7 +39,8 @@ func lateFile(t *testing.T, bucket ...[]byte) (path string, srv server) {
 	srv = server{}
 	for i := range 600 {
 		words := fmt.Sprintf("word%03d", i)
-		srv.set(configMap("ns", fmt.Sprintf("cm%04d", i), i+1, map[string]string{"words": words, "k": strings.Repeat("v", 100)}))
+		srv.set(configMap("ns", fmt.Sprintf("cm%04d", i), i+1,
+			map[string]string{"words": words, "k": strings.Repeat("v", 100)}))
 	}
 	relist(t, claimTest(t, db, Claim{Indexers: indexers}), "601", RelistOptions{}, srv.list(), 100)
 	closeTest(t, db)
@@ -114,7 +115,8 @@ func TestReaderOfDamagedItems(t *testing.T) {
 				return err
 			},
 		} {
-			if err := read(); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "open "+path+" with the program that uses it") {
+			if err := read(); !errors.Is(err, ErrDamaged) ||
+				!strings.Contains(err.Error(), "open "+path+" with the program that uses it") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -172,7 +174,8 @@ func TestReaderOfDamagedFirstPage(t *testing.T) {
 	defer r.Close()
 	for what, read := range map[string]func() ([]State, error){"States": r.States, "Sources": r.Sources} {
 		states, err := read()
-		if err != nil || len(states) != 1 || states[0].Source != configMaps || !strings.Contains(states[0].Degraded, "page") {
+		if err != nil || len(states) != 1 || states[0].Source != configMaps ||
+			!strings.Contains(states[0].Degraded, "page") {
 			t.Errorf("%s: %v %+v", what, err, states)
 		}
 	}

@@ -27,7 +27,8 @@ func (db opening) lends() bool {
 		return false
 	}
 	name := osfile.Untrusted(filepath.Dir(db.path))
-	return name == "" || name == "overlay" // on other file systems, another machine's writes may arrive late and in any order
+	// on other file systems, another machine's writes may arrive late and in any order
+	return name == "" || name == "overlay"
 }
 
 // lookLent is lookAt without the lock.

@@ -16,7 +16,8 @@ import (
 // generation returns objects that all have the same data.
 func generation(n int) (objs []any) {
 	for i := range 300 {
-		objs = append(objs, configMap("ns", fmt.Sprintf("cm%03d", i), n, map[string]string{"generation": fmt.Sprint(n), "words": fmt.Sprint(i)}))
+		objs = append(objs, configMap("ns", fmt.Sprintf("cm%03d", i), n,
+			map[string]string{"generation": fmt.Sprint(n), "words": fmt.Sprint(i)}))
 	}
 	return objs
 }
@@ -117,7 +118,8 @@ func TestReaderGivesWay(t *testing.T) {
 	if err := r.Err(); !errors.Is(err, ErrTaken) {
 		t.Error(err)
 	}
-	if _, err := Open(path, Options{ReadOnly: true, GiveWay: true, LockTimeout: -1, Keyset: db.opts.Keyset}); !errors.Is(err, ErrLocked) {
+	if _, err := Open(path, Options{ReadOnly: true, GiveWay: true, LockTimeout: -1,
+		Keyset: db.opts.Keyset}); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second reader, beside the writer: %v", err)
 	}
 }
@@ -161,7 +163,8 @@ func TestReadersWhileWritersComeAndGo(t *testing.T) {
 	}
 	gen := 0
 	write := func(commits int) {
-		db, err := Open(path, Options{Keyset: keyset, LockTimeout: 5 * time.Second, Window: time.Nanosecond, Durability: DurabilityProcess})
+		db, err := Open(path, Options{Keyset: keyset, LockTimeout: 5 * time.Second, Window: time.Nanosecond,
+			Durability: DurabilityProcess})
 		if err != nil {
 			t.Error(err)
 			return

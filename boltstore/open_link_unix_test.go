@@ -15,7 +15,8 @@ import (
 func TestLinkToNoFile(t *testing.T) {
 	dir := t.TempDir()
 	real, path := filepath.Join(dir, "real", "test.db"), filepath.Join(dir, "links", "test.db")
-	must(t, errors.Join(os.Mkdir(filepath.Dir(real), 0o700), os.Mkdir(filepath.Dir(path), 0o700), os.Symlink("real", filepath.Join(dir, "folder")),
+	must(t, errors.Join(os.Mkdir(filepath.Dir(real), 0o700), os.Mkdir(filepath.Dir(path), 0o700),
+		os.Symlink("real", filepath.Join(dir, "folder")),
 		os.Symlink("../folder/test.db", filepath.Join(dir, "links", "second")), os.Symlink("second", path)))
 	for range 2 {
 		db := openTest(t, path, Options{AllowUnsafePath: true})

@@ -30,7 +30,8 @@ func TestChangedNames(t *testing.T) {
 		closeTest(t, db)
 		file, err := os.ReadFile(path)
 		must(t, err)
-		names := [][]byte{layout.BucketSources, []byte(s.id), layout.BucketPending, layout.BucketItems, []byte("handler")}
+		names := [][]byte{layout.BucketSources, []byte(s.id), layout.BucketPending, layout.BucketItems,
+			[]byte("handler")}
 		for _, name := range names {
 			t.Run(fmt.Sprintf("%s %.8x", form, name), func(t *testing.T) {
 				aside := 0

@@ -19,7 +19,8 @@ func TestNoFile(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"fifo":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
 		"folder": func(path string) error { return os.Mkdir(path, 0o700) },
-		"device": func(path string) error { return syscall.Mknod(path, syscall.S_IFCHR|0o600, 1<<8|3) }, // /dev/null is that
+		// /dev/null is that
+		"device": func(path string) error { return syscall.Mknod(path, syscall.S_IFCHR|0o600, 1<<8|3) },
 		"socket": func(path string) error { return syscall.Mknod(path, syscall.S_IFSOCK|0o600, 0) },
 	} {
 		for how, open := range map[string]func(path string) error{

@@ -32,7 +32,8 @@ func TestDamageIsToldBriefly(t *testing.T) {
 	for _, id := range leaves {
 		ruin(t, path, id)
 	}
-	if _, err := precheck(path); !errors.Is(err, ErrDamaged) || len(err.Error()) > 4<<10 || !strings.Contains(err.Error(), " more") {
+	if _, err := precheck(path); !errors.Is(err, ErrDamaged) || len(err.Error()) > 4<<10 ||
+		!strings.Contains(err.Error(), " more") {
 		t.Errorf("%d bytes: %.200v", len(fmt.Sprint(err)), err)
 	}
 	longest := 0

@@ -18,7 +18,8 @@ func TestPageSizes(t *testing.T) {
 	from := testPath(t)
 	db, srv := openTest(t, from, Options{decrypt: true}), server{}
 	for i := range 600 {
-		srv.set(configMap("ns", fmt.Sprintf("cm%04d", i), i+1, map[string]string{"words": fmt.Sprintf("word%03d", i), "k": strings.Repeat("v", 100)}))
+		srv.set(configMap("ns", fmt.Sprintf("cm%04d", i), i+1,
+			map[string]string{"words": fmt.Sprintf("word%03d", i), "k": strings.Repeat("v", 100)}))
 	}
 	relist(t, claimTest(t, db, Claim{Indexers: indexers}), "601", RelistOptions{}, srv.list(), 100)
 	closeTest(t, db)
@@ -45,7 +46,8 @@ func TestPageSizes(t *testing.T) {
 					t.Fatal(err)
 				}
 				obj, there, err := s.GetByKey("ns/cm0300")
-				if all, listErr := s.ListErr(); err != nil || listErr != nil || !there || obj == nil || len(all) != 600 {
+				if all, listErr := s.ListErr(); err != nil || listErr != nil || !there || obj == nil ||
+					len(all) != 600 {
 					t.Errorf("%v, %d objects, %v %v", there, len(all), err, listErr)
 				}
 				if r, err := db.Check(); err != nil || !r.Sound() {
@@ -55,7 +57,8 @@ func TestPageSizes(t *testing.T) {
 			read(Options{ReadOnly: true, decrypt: true})
 			db := openTest(t, path, Options{decrypt: true})
 			s := claimTest(t, db, Claim{Indexers: indexers})
-			if err := s.Update(configMap("ns", "cm0300", 700, map[string]string{"words": strings.Repeat("w", 300_000)})); err != nil {
+			if err := s.Update(configMap("ns", "cm0300", 700,
+				map[string]string{"words": strings.Repeat("w", 300_000)})); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.Delete(configMap("ns", "cm0300", 701, nil)); err != nil {

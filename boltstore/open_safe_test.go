@@ -25,15 +25,25 @@ func TestUnsafePath(t *testing.T) {
 		readOnly string
 		root     bool
 	}{
-		"ours":               {func(string, string) error { return nil }, "", "", false},
-		"readable":           {func(path, _ string) error { return os.Chmod(path, 0o644) }, "", "", false},
-		"group can write":    {func(path, _ string) error { return os.Chmod(path, 0o660) }, osfile.Writable, osfile.Writable, false},
-		"others can write":   {func(path, _ string) error { return os.Chmod(path, 0o602) }, osfile.Writable, osfile.Writable, false},
-		"folder":             {func(_, dir string) error { return os.Chmod(dir, 0o770) }, "the folder", "the folder", false},
+		"ours":     {func(string, string) error { return nil }, "", "", false},
+		"readable": {func(path, _ string) error { return os.Chmod(path, 0o644) }, "", "", false},
+		"group can write": {func(path, _ string) error {
+			return os.Chmod(path, 0o660)
+		}, osfile.Writable, osfile.Writable, false},
+		"others can write": {func(path, _ string) error {
+			return os.Chmod(path, 0o602)
+		}, osfile.Writable, osfile.Writable, false},
+		"folder": {func(_, dir string) error {
+			return os.Chmod(dir, 0o770)
+		}, "the folder", "the folder", false},
 		"sticky folder":      {func(_, dir string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, "", "", false},
 		"others read folder": {func(_, dir string) error { return os.Chmod(dir, 0o755) }, "", "", false},
-		"stranger's":         {func(path, _ string) error { return os.Chown(path, stranger, -1) }, "belongs to another user (12345", "", true},
-		"stranger's folder":  {func(_, dir string) error { return os.Chown(dir, stranger, -1) }, "belongs to another user (12345", "", true},
+		"stranger's": {func(path, _ string) error {
+			return os.Chown(path, stranger, -1)
+		}, "belongs to another user (12345", "", true},
+		"stranger's folder": {func(_, dir string) error {
+			return os.Chown(dir, stranger, -1)
+		}, "belongs to another user (12345", "", true},
 		"stranger's and /tmp": {func(_, dir string) error {
 			return errors.Join(os.Chown(dir, stranger, -1), os.Chmod(dir, 0o777|os.ModeSticky))
 		}, "belongs to another user", writableButSticky, true},
@@ -67,7 +77,8 @@ func TestUnsafePath(t *testing.T) {
 					closeTest(t, db)
 					continue
 				}
-				if want == "" || !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "AllowUnsafePath") {
+				if want == "" || !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), want) ||
+					!strings.Contains(err.Error(), "AllowUnsafePath") {
 					t.Errorf("%+v: %v", o, err)
 				}
 				if err == nil {

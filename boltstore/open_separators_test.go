@@ -120,7 +120,8 @@ func TestSeparatorsAreFirstKeys(t *testing.T) {
 			if r.IntN(2) == 0 {
 				typ = cache.TransactionTypeDelete
 			}
-			ts = append(ts, cache.Transaction{Type: typ, Object: configMap("ns", fmt.Sprintf("cm%04d", at), round+1, data)})
+			ts = append(ts, cache.Transaction{Type: typ,
+				Object: configMap("ns", fmt.Sprintf("cm%04d", at), round+1, data)})
 		}
 		if err := s.Transaction(ts...); err != nil {
 			t.Fatal(err)

@@ -31,8 +31,10 @@ func TestOpenBadFiles(t *testing.T) {
 		{name: "empty", content: write(nil), want: ErrDamaged},
 		{name: "erased flash", content: write(bytes.Repeat([]byte{0xff}, 100_000)), want: ErrDamaged, kept: true},
 		{name: "zeros", content: write(make([]byte, 100_000)), want: ErrDamaged, kept: true},
-		{name: "metas lost", content: write(append(make([]byte, 2*os.Getpagesize()), good[2*os.Getpagesize():]...)), want: ErrDamaged, kept: true},
-		{name: "metas overwritten", content: write(append(bytes.Repeat([]byte("text"), os.Getpagesize()/2), good[2*os.Getpagesize():]...)), want: ErrDamaged, kept: true},
+		{name: "metas lost", content: write(append(make([]byte, 2*os.Getpagesize()), good[2*os.Getpagesize():]...)),
+			want: ErrDamaged, kept: true},
+		{name: "metas overwritten", content: write(append(bytes.Repeat([]byte("text"), os.Getpagesize()/2),
+			good[2*os.Getpagesize():]...)), want: ErrDamaged, kept: true},
 		{name: "header lost", content: withoutHeader(good), want: ErrDamaged, kept: true},
 		{name: "text", content: write([]byte("hello")), want: ErrForeign, kept: true},
 		{name: "long text", content: write(bytes.Repeat([]byte("hello "), 5000)), want: ErrForeign, kept: true},
@@ -52,7 +54,8 @@ func TestOpenBadFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Open(path, Options{ReadOnly: true}); !errors.Is(err, tc.want) || !strings.Contains(err.Error(), path) {
+			if _, err := Open(path, Options{ReadOnly: true}); !errors.Is(err, tc.want) ||
+				!strings.Contains(err.Error(), path) {
 				t.Fatalf("read-only: %v", err)
 			}
 			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
@@ -199,14 +202,16 @@ func TestLostRoot(t *testing.T) {
 func TestOpenLocked(t *testing.T) {
 	path := testPath(t)
 	openTest(t, path, Options{})
-	if _, err := Open(path, Options{LockTimeout: -1}); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), path) {
+	if _, err := Open(path, Options{LockTimeout: -1}); !errors.Is(err, ErrLocked) ||
+		!strings.Contains(err.Error(), path) {
 		t.Fatal(err)
 	}
 }
 
 func TestOpenMissing(t *testing.T) {
 	path := testPath(t)
-	if _, err := Open(path, Options{ReadOnly: true}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
+	if _, err := Open(path, Options{ReadOnly: true}); !errors.Is(err, os.ErrNotExist) ||
+		!strings.Contains(err.Error(), path) {
 		t.Fatal(err)
 	}
 	if _, err := Open(filepath.Join(path, "no", "folder"), Options{}); !errors.Is(err, os.ErrNotExist) {
@@ -354,7 +359,8 @@ func TestOpenTwice(t *testing.T) {
 	if !errors.Is(err, ErrLocked) {
 		t.Fatal(err)
 	}
-	if named := osfile.Holder(path) != ""; strings.Contains(err.Error(), " has the file open already; share the DB") != named {
+	if named := osfile.Holder(path) != ""; strings.Contains(err.Error(),
+		" has the file open already; share the DB") != named {
 		t.Error(err)
 	}
 	closeTest(t, db)

@@ -18,7 +18,8 @@ func everyBound(t *testing.T, cases map[string]Options) {
 	t.Helper()
 	for f := range reflect.TypeFor[Options]().Fields() {
 		switch f.Type {
-		case reflect.TypeFor[time.Duration](), reflect.TypeFor[int](), reflect.TypeFor[int64](), reflect.TypeFor[float64]():
+		case reflect.TypeFor[time.Duration](), reflect.TypeFor[int](), reflect.TypeFor[int64](),
+			reflect.TypeFor[float64]():
 			there := false
 			for _, o := range cases {
 				there = there || !reflect.ValueOf(o).FieldByIndex(f.Index).IsZero()
@@ -80,7 +81,8 @@ func TestAnyOptionValues(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range 3 {
-				if err := r.Page([]runtime.Object{configMap("a", fmt.Sprint("o", i), i+1, nil), configMap("b", fmt.Sprint("o", i), i+1, nil)}); err != nil {
+				if err := r.Page([]runtime.Object{configMap("a", fmt.Sprint("o", i), i+1, nil),
+					configMap("b", fmt.Sprint("o", i), i+1, nil)}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -79,7 +79,8 @@ func (s *Claimed) ClaimHandler(name string, changed func(HandlerChange)) (*Handl
 	if _, taken := s.handlers.byName[name]; taken {
 		s.mu.Unlock()
 		return fail(fmt.Errorf(
-			"%w in this process; to register the name again, wait for its end with cache.ShutDownEventHandler", ErrClaimed))
+			"%w in this process; to register the name again, wait for its end with cache.ShutDownEventHandler",
+			ErrClaimed))
 	}
 	s.handlers.byName[name] = nil // taken; changed is not called before the file has the name
 	s.mu.Unlock()
@@ -220,7 +221,8 @@ func (s *Claimed) RemoveHandler(name string) error {
 	}
 	s.mu.Unlock()
 	if taken && h == nil {
-		return fmt.Errorf("boltstore: handler %q of %s: %w: it is being registered; try again", name, s.name, ErrClaimed)
+		return fmt.Errorf("boltstore: handler %q of %s: %w: it is being registered; try again", name, s.name,
+			ErrClaimed)
 	}
 	if h != nil {
 		h.end()

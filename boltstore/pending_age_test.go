@@ -17,7 +17,8 @@ import (
 // it returns it is told a Reset, since it may not have been told of a delete.
 func TestForgottenHandler(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: 10 * time.Hour})
+	db := openTest(t, testPath(t),
+		Options{Window: time.Nanosecond, FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: 10 * time.Hour})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
 	s.Attach(p)
@@ -51,7 +52,8 @@ func TestForgottenHandler(t *testing.T) {
 func TestShortHandlerAge(t *testing.T) {
 	for _, age := range []time.Duration{time.Minute, 10 * time.Minute, 3 * time.Hour, math.MaxInt64} {
 		clk := testingclock.NewFakeClock(time.Unix(1e9, 0).Truncate(time.Hour).Add(-time.Second))
-		db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: age})
+		db := openTest(t, testPath(t),
+			Options{Window: time.Nanosecond, FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: age})
 		s := claimTest(t, db, Claim{})
 		p := &testProducer{}
 		s.Attach(p)
@@ -116,7 +118,8 @@ func handlerOfAKilledProgram(t *testing.T, age, lived time.Duration) {
 		after time.Duration
 		want  int
 	}{{age - time.Second, 1}, {age + age/16, 0}} {
-		time.Sleep(time.Until(at.Add(st.after))) // on the bubble's clock, which takes no time: the handler's age is what is tested
+		// on the bubble's clock, which takes no time: the handler's age is what is tested
+		time.Sleep(time.Until(at.Add(st.after)))
 		must(t, s.writeMarks())
 		if hs, err := s.Handlers(); err != nil || len(hs) != st.want {
 			t.Errorf("%s after it was killed: %+v, %v", st.after, hs, err)
@@ -128,7 +131,8 @@ func handlerOfAKilledProgram(t *testing.T, age, lived time.Duration) {
 // nothing was committed since the machine has slept.
 func TestHandlerAgeAfterASleep(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: 1000 * time.Hour, Clock: clk, HandlerAge: 10 * time.Hour})
+	db := openTest(t, testPath(t),
+		Options{Window: time.Nanosecond, FlushInterval: 1000 * time.Hour, Clock: clk, HandlerAge: 10 * time.Hour})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
 	s.Attach(p)

@@ -137,7 +137,9 @@ func durableOf(t *testing.T, db *DB) durable {
 			}
 			d.handlers[name] = hm
 			d.pending[name] = map[string]pendingKey{}
-			if _, err := digestPending(src.pending(name), func(pk *pendingKey, _ int) { d.pending[name][pk.Key] = *pk }); err != nil {
+			if _, err := digestPending(src.pending(name), func(pk *pendingKey, _ int) {
+				d.pending[name][pk.Key] = *pk
+			}); err != nil {
 				return err
 			}
 		}
@@ -299,7 +301,8 @@ func TestPlainFilesAside(t *testing.T) {
 		return got
 	}
 	for range 2 {
-		if got := warned(Options{Keyset: sealtest.Keyset()}); len(aside) != 1 || len(got) != 1 || !strings.Contains(got[0], aside[0]) {
+		if got := warned(Options{Keyset: sealtest.Keyset()}); len(aside) != 1 || len(got) != 1 ||
+			!strings.Contains(got[0], aside[0]) {
 			t.Fatalf("%q, warned %q", aside, got)
 		}
 	}

@@ -82,7 +82,9 @@ func flipped(t *testing.T, file []byte, atRest bool, open func(path string, flip
 
 // flippedAnywhere is flipped for random bits of all nonzero bytes, including names and
 // sums, or of names alone.
-func flippedAnywhere(t *testing.T, file []byte, atRest bool, open func(path string, flip func()) *DB, sources []Source) {
+func flippedAnywhere(
+	t *testing.T, file []byte, atRest bool, open func(path string, flip func()) *DB, sources []Source,
+) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))

@@ -48,7 +48,8 @@ var setDamages = map[string]struct {
 		return errors.Join(b.DeleteBucket([]byte("test")), b.Put([]byte("test"), []byte("not a bucket")))
 	}},
 	"a value in the place of all sets": {true, func(src sourceTx, _ *sourceMeta) error {
-		return errors.Join(src.Root.DeleteBucket(layout.BucketPending), src.Root.Put(layout.BucketPending, []byte("not a bucket")))
+		return errors.Join(src.Root.DeleteBucket(layout.BucketPending),
+			src.Root.Put(layout.BucketPending, []byte("not a bucket")))
 	}},
 	"nothing is known of the handler": {true, func(_ sourceTx, m *sourceMeta) error {
 		delete(m.Handlers, "test")
@@ -107,7 +108,8 @@ func (l *lossOf) damaged(damage func(src sourceTx, m *sourceMeta) error) {
 // tellsAll checks that the handler is told a Reset, and then every object.
 func (l *lossOf) tellsAll(h *Handler) {
 	l.t.Helper()
-	if st := handlerState1(l.t, l.s); !resetOwed(h) || !st.Reset || !st.Behind || st.Pending != 9 || len(keysOf(l.t, h)) > 0 {
+	if st := handlerState1(l.t, l.s); !resetOwed(h) || !st.Reset || !st.Behind || st.Pending != 9 ||
+		len(keysOf(l.t, h)) > 0 {
 		l.t.Errorf("before the Reset: %+v, %q", st, keysOf(l.t, h))
 	}
 	tookReset(l.t, h)
@@ -245,7 +247,8 @@ func TestPagesOfASetAreLost(t *testing.T) {
 						t.Errorf("handler-%d has %d pending keys", i, len(keys))
 					}
 				}
-				if lost := where == "the sets"; lost && resets != 3 || where == "a set" && resets != 1 || where == "nothing" && resets > 0 {
+				if lost := where == "the sets"; lost && resets != 3 || where == "a set" && resets != 1 ||
+					where == "nothing" && resets > 0 {
 					t.Errorf("%d handlers are told a Reset", resets)
 				}
 			})

@@ -121,7 +121,8 @@ func newPendingModel(t *testing.T, rnd *rand.Rand) *pendingModel {
 	logger := logr.Discard()
 	m := &pendingModel{t: t, rnd: rnd, clk: clk, dir: t.TempDir(), server: map[string]*corev1.ConfigMap{}, missed: true,
 		workers: map[string]*worker{}, worlds: map[string]*workWorld{},
-		o: Options{Clock: clk, Window: time.Nanosecond, FlushInterval: 1000 * time.Hour, Durability: DurabilityProcess, Logger: &logger,
+		o: Options{Clock: clk, Window: time.Nanosecond, FlushInterval: 1000 * time.Hour,
+			Durability: DurabilityProcess, Logger: &logger,
 			ObjectMemory: -1, fillKeys: 1 + rnd.IntN(3), compactRatio: -1}}
 	if rnd.IntN(2) == 0 {
 		m.o.JournalBytes = 1

@@ -36,20 +36,21 @@ func TestHandlersOfOlderPages(t *testing.T) {
 		"encrypted": {o: Options{Keyset: sealtest.Keyset()}},
 		"no syncs":  {o: Options{Durability: DurabilityProcess}},
 		"compacted": {before: func(_ *testing.T, path string, o Options) { _, _ = Compact(t.Context(), path, o, nil) }},
-		"decrypted, and then the process ends": {o: Options{Keyset: sealtest.Keyset()}, before: func(t *testing.T, path string, o Options) {
-			o.decrypt = true
-			o.step = func(step string) error {
-				if step == "renamed" {
-					return ended
+		"decrypted, and then the process ends": {o: Options{Keyset: sealtest.Keyset()},
+			before: func(t *testing.T, path string, o Options) {
+				o.decrypt = true
+				o.step = func(step string) error {
+					if step == "renamed" {
+						return ended
+					}
+					return nil
 				}
-				return nil
-			}
-			if db, err := Open(path, o); err == nil {
-				closeTest(t, db)
-			} else if !errors.Is(err, ended) {
-				t.Error(err)
-			}
-		}},
+				if db, err := Open(path, o); err == nil {
+					closeTest(t, db)
+				} else if !errors.Is(err, ended) {
+					t.Error(err)
+				}
+			}},
 		"another boot":           {boot: "another"},
 		"no syncs, another boot": {o: Options{Durability: DurabilityProcess}, boot: "another"},
 	} {

@@ -71,7 +71,8 @@ func (h *Handler) Read(key string) (p Pending, ok bool, err error) {
 		return nil
 	})
 	if err != nil {
-		return Pending{}, false, fmt.Errorf("boltstore: handler %q of %s: %w", h.name, h.s.name, h.s.health.explained(err))
+		return Pending{}, false, fmt.Errorf("boltstore: handler %q of %s: %w", h.name, h.s.name,
+			h.s.health.explained(err))
 	}
 	if pk == nil {
 		return Pending{}, false, nil

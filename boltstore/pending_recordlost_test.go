@@ -82,7 +82,9 @@ func TestHandlerOfLostRecords(t *testing.T) {
 		}, true},
 		"a write that did not reach the disk": {
 			func(t *testing.T, l lives) lives {
-				write(t, l, func(src sourceTx) error { return src.contents().Items.Delete(index.AppendKey(nil, "ns/cm007")) })
+				write(t, l, func(src sourceTx) error {
+					return src.contents().Items.Delete(index.AppendKey(nil, "ns/cm007"))
+				})
 				if _, err := l.s.ListErr(); !errors.Is(err, ErrDamaged) {
 					t.Fatal(err)
 				}
@@ -90,7 +92,9 @@ func TestHandlerOfLostRecords(t *testing.T) {
 			},
 			func(t *testing.T, l lives) lives {
 				l = reopen(t, l.db.path, o)
-				write(t, l, func(src sourceTx) error { return src.contents().Items.Delete(index.AppendKey(nil, "ns/cm007")) })
+				write(t, l, func(src sourceTx) error {
+					return src.contents().Items.Delete(index.AppendKey(nil, "ns/cm007"))
+				})
 				if _, err := l.s.ListErr(); !errors.Is(err, ErrDamaged) {
 					t.Fatal(err)
 				}

@@ -57,7 +57,8 @@ func TestResetIsFilled(t *testing.T) {
 		want = n
 	}
 	st, err := f.s.Handlers()
-	if err != nil || len(keys) != int(want) || h.Length() != want || st[0].Pending != want || st[0].Behind || st[0].Reset {
+	if err != nil || len(keys) != int(want) || h.Length() != want || st[0].Pending != want || st[0].Behind ||
+		st[0].Reset {
 		t.Fatalf("%d keys are pending, length %d, %+v, %v", len(keys), h.Length(), st, err)
 	}
 	if got := heard.take(); !slices.Equal(got, keys) {
@@ -221,7 +222,8 @@ func TestNotYet(t *testing.T) {
 		t.Error(ok, err)
 	}
 	was := heard.wasReadable()
-	relist(t, s, "5", RelistOptions{}, []runtime.Object{&corev1.Secret{ObjectMeta: withUID("x", "x", 3).ObjectMeta}}, 10)
+	relist(t, s, "5", RelistOptions{}, []runtime.Object{&corev1.Secret{ObjectMeta: withUID("x", "x", 3).ObjectMeta}},
+		10)
 	if heard.wasReadable() == was {
 		t.Error("the handler did not hear that keys can be read")
 	}

@@ -47,10 +47,16 @@ func TestHandlersOfALostSource(t *testing.T) {
 		damage func(t *testing.T, path string, page map[string]int)
 		known  bool
 	}{
-		"nothing":         {Options{}, func(*testing.T, string, map[string]int) {}, false},
-		"removed by hand": {Options{}, func(t *testing.T, path string, _ map[string]int) { must(t, os.Remove(path)) }, false},
-		"the source":      {Options{}, func(t *testing.T, path string, page map[string]int) { ruin(t, path, page["source"]) }, true},
-		"all sources":     {Options{}, func(t *testing.T, path string, page map[string]int) { ruin(t, path, page["sources"]) }, true},
+		"nothing": {Options{}, func(*testing.T, string, map[string]int) {}, false},
+		"removed by hand": {Options{}, func(t *testing.T, path string, _ map[string]int) {
+			must(t, os.Remove(path))
+		}, false},
+		"the source": {Options{}, func(t *testing.T, path string, page map[string]int) {
+			ruin(t, path, page["source"])
+		}, true},
+		"all sources": {Options{}, func(t *testing.T, path string, page map[string]int) {
+			ruin(t, path, page["sources"])
+		}, true},
 		"the source, encrypted": {Options{Keyset: ks}, func(t *testing.T, path string, page map[string]int) {
 			ruin(t, path, page["source"])
 		}, true},
@@ -63,7 +69,9 @@ func TestHandlersOfALostSource(t *testing.T) {
 		"all bytes": {Options{ReplaceForeign: true}, func(t *testing.T, path string, _ map[string]int) {
 			must(t, os.WriteFile(path, []byte("rubbish"), 0o600))
 		}, true},
-		"cut to nothing": {Options{}, func(t *testing.T, path string, _ map[string]int) { must(t, os.Truncate(path, 0)) }, true},
+		"cut to nothing": {Options{}, func(t *testing.T, path string, _ map[string]int) {
+			must(t, os.Truncate(path, 0))
+		}, true},
 		"newer format": {Options{}, func(t *testing.T, path string, _ map[string]int) {
 			changeHeader(t, path, func(h *header) { h.Format = formatVersion + 1 })
 		}, true},
@@ -84,7 +92,8 @@ func TestHandlersOfALostSource(t *testing.T) {
 				}
 				s := claimTest(t, db, Claim{Source: src})
 				if h, _ := claimHandler(t, s, "one"); !resetOwed(h) || s.AwaitsPlain() != tc.known {
-					t.Errorf("%s: a Reset is owed: %t, a plain handler is awaited: %t", what, resetOwed(h), s.AwaitsPlain())
+					t.Errorf("%s: a Reset is owed: %t, a plain handler is awaited: %t", what, resetOwed(h),
+						s.AwaitsPlain())
 				}
 			}
 			check("at once", tc.opts, 0)

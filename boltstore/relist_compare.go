@@ -213,5 +213,7 @@ func sameContent(c *Change, old *format.Record, codec byte) bool {
 
 // sameValues says whether the record has those values. Other indices do not count.
 func sameValues(values []format.IndexValues, old *format.Record) bool {
-	return !slices.ContainsFunc(values, func(iv format.IndexValues) bool { return !slices.Equal(iv.Values, old.ValuesOf(iv.Name)) })
+	return !slices.ContainsFunc(values, func(iv format.IndexValues) bool {
+		return !slices.Equal(iv.Values, old.ValuesOf(iv.Name))
+	})
 }

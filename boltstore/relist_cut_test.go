@@ -61,7 +61,8 @@ func TestRelistCutAtEachCommit(t *testing.T) {
 			obj, ok, err := s.GetByKey(key)
 			switch {
 			case err == nil && ok && equality.Semantic.DeepEqual(obj, was):
-			case err == nil && ok && srv[key] != nil && equality.Semantic.DeepEqual(obj, srv[key]), !ok && key == "ns/cm7":
+			case err == nil && ok && srv[key] != nil && equality.Semantic.DeepEqual(obj, srv[key]), !ok &&
+				key == "ns/cm7":
 				stored++
 			default:
 				t.Fatalf("cut after %d: %s is %v, %v, %v", k, key, obj, ok, err)
@@ -74,7 +75,8 @@ func TestRelistCutAtEachCommit(t *testing.T) {
 			t.Fatalf("cut after %d: %d objects are new, %d in the index: %v", k, stored, len(words), err)
 		}
 		if s.LastStoreSyncResourceVersion() != "100" || len(journalFrom(t, s, 1)) != stored {
-			t.Fatalf("cut after %d: at %s with %d entries", k, s.LastStoreSyncResourceVersion(), len(journalFrom(t, s, 1)))
+			t.Fatalf("cut after %d: at %s with %d entries", k, s.LastStoreSyncResourceVersion(),
+				len(journalFrom(t, s, 1)))
 		}
 		if newest := s.metaNow().NewestPage; (newest == "300") != (stored > 0) {
 			t.Fatalf("cut after %d: objects may be as new as %q", k, newest)
@@ -175,7 +177,8 @@ func TestLandedCommit(t *testing.T) {
 	db.h.writeMu.Unlock()
 	p.add(t, s, configMap("a", "two", 2, map[string]string{"words": "w"}), configMap("a", "one", 3, nil))
 	p.wait(t)
-	if len(p.entries) != 3 || p.entries[1].Key != "a/two" || p.entries[2].Type != cache.Updated || s.writer.stale.Load() != 0 {
+	if len(p.entries) != 3 || p.entries[1].Key != "a/two" || p.entries[2].Type != cache.Updated ||
+		s.writer.stale.Load() != 0 {
 		t.Fatalf("told %v, %d stale", p.entries, s.writer.stale.Load())
 	}
 	if st := s.State(); st.Objects != 2 || st.Seq != 3 || st.ResourceVersion != "3" {

@@ -44,7 +44,8 @@ func TestErrOfARelist(t *testing.T) {
 				}
 				fails := func(what string, least time.Duration) {
 					t.Helper()
-					if err, st := db.Err(), db.Stats(); !errors.Is(err, errRefused) || st.Failing < least || st.Failed == 0 {
+					if err, st := db.Err(), db.Stats(); !errors.Is(err, errRefused) || st.Failing < least ||
+						st.Failed == 0 {
 						t.Errorf("%s: Err %v, failed %d times, failing for %s", what, err, st.Failed, st.Failing)
 					}
 				}

@@ -12,7 +12,8 @@ import (
 func TestListFillsPages(t *testing.T) {
 	srv := server{}
 	for i := range 4000 {
-		srv.set(configMap("ns", fmt.Sprintf("some-deployment-%05d-abcde", i), i+1, map[string]string{"k": fmt.Sprint(i)}))
+		srv.set(configMap("ns", fmt.Sprintf("some-deployment-%05d-abcde", i), i+1,
+			map[string]string{"k": fmt.Sprint(i)}))
 	}
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})

@@ -45,7 +45,9 @@ func TestRelistLetsObjectsGo(t *testing.T) {
 			if kept == 0 || kept > keepDecoded+20_000 {
 				t.Errorf("%d bytes of changes are kept with their objects", kept)
 			}
-			if err := s.AddIndexers(cache.Indexers{"round": func(o any) ([]string, error) { return []string{o.(*corev1.Pod).Labels["round"]}, nil }}); err != nil {
+			if err := s.AddIndexers(cache.Indexers{"round": func(o any) ([]string, error) {
+				return []string{o.(*corev1.Pod).Labels["round"]}, nil
+			}}); err != nil {
 				t.Fatal(err)
 			}
 			entries, err := r.Commit("2000", time.Now())

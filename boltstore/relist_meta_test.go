@@ -120,11 +120,13 @@ func TestDescribedWhileListed(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
 	r := beginLarge(t, s) // the first list
-	d := Description{Scope: ScopeNamespaced, Names: []string{"cm"}, Categories: []string{"all"}, Columns: []Column{{Name: "Size", Type: "integer", JSONPath: ".spec.size"}}}
+	d := Description{Scope: ScopeNamespaced, Names: []string{"cm"}, Categories: []string{"all"},
+		Columns: []Column{{Name: "Size", Type: "integer", JSONPath: ".spec.size"}}}
 	must(t, s.Describe(d))
 	_, err := r.Commit("9", time.Now())
 	must(t, err)
-	if st := stateIn(t, db); st.Scope != d.Scope || fmt.Sprint(st.Names, st.Categories, st.Columns) != fmt.Sprint(d.Names, d.Categories, d.Columns) {
+	if st := stateIn(t, db); st.Scope != d.Scope ||
+		fmt.Sprint(st.Names, st.Categories, st.Columns) != fmt.Sprint(d.Names, d.Categories, d.Columns) {
 		t.Errorf("%+v", st)
 	}
 }

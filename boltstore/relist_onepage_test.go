@@ -30,7 +30,8 @@ func TestFirstListOfOnePage(t *testing.T) {
 				path := testPath(t)
 				db := openTest(t, path, o)
 				versions := map[string]string{"words": "1"} // otherwise it is built beside other work
-				s := claimTest(t, db, Claim{IndexVersions: versions, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+				s := claimTest(t, db, Claim{IndexVersions: versions,
+					Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 				srv := listed(c.objects)
 				for _, obj := range srv {
 					obj.Data["large"] = strings.Repeat("z", 8<<10)

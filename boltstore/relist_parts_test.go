@@ -87,7 +87,8 @@ func TestOpenListInTheJournal(t *testing.T) {
 		must(t, r.Page(all[i:i+10]))
 	}
 	if st := s.State(); st.NewestPage != "200" || st.ResourceVersion != "100" || st.JournalBytes < 60<<10 {
-		t.Errorf("at %s, of pages up to %q, with a journal of %d bytes", st.ResourceVersion, st.NewestPage, st.JournalBytes)
+		t.Errorf("at %s, of pages up to %q, with a journal of %d bytes", st.ResourceVersion, st.NewestPage,
+			st.JournalBytes)
 	}
 	at, _, err := s.Moment("")
 	must(t, err)
@@ -136,11 +137,12 @@ func TestGoneUnderAnEarlierTransform(t *testing.T) {
 	s.SetTransformVersion("2")
 	s.TransformAgain(strip)
 	h, _ = claimHandler(t, s, "h")
-	r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}, Transform: func(o runtime.Object) (runtime.Object, error) {
-		c := o.DeepCopyObject()
-		_, _ = strip(c)
-		return c, nil
-	}})
+	r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {},
+		Transform: func(o runtime.Object) (runtime.Object, error) {
+			c := o.DeepCopyObject()
+			_, _ = strip(c)
+			return c, nil
+		}})
 	must(t, err)
 	for k, o := range srv {
 		n := o.DeepCopy()

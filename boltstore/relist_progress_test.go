@@ -55,7 +55,8 @@ func (l *firstList) place(r *Relist) int {
 	}
 	for n := range len(l.pages) {
 		if p := l.to(n + 1); at.Continue == p.Continue {
-			if versions.Newer(p.Newest, at.Newest) || at.ResourceVersion != "100" || at.Began.Sub(l.began).Abs() > time.Second || at.PageSize != 7 {
+			if versions.Newer(p.Newest, at.Newest) || at.ResourceVersion != "100" ||
+				at.Began.Sub(l.began).Abs() > time.Second || at.PageSize != 7 {
 				l.t.Fatalf("taken up at %+v, not %+v", at, p)
 			}
 			return n + 1
@@ -95,7 +96,8 @@ func nothing(t *testing.T, s *Claimed) {
 	t.Helper()
 	st := s.State()
 	p, err := s.Page(nil, 100)
-	if st.Synced || st.Objects != 0 || st.Bytes != 0 || len(s.List()) != 0 || len(s.ListKeys()) != 0 || p.Synced || len(p.Keys) != 0 || err != nil {
+	if st.Synced || st.Objects != 0 || st.Bytes != 0 || len(s.List()) != 0 || len(s.ListKeys()) != 0 || p.Synced ||
+		len(p.Keys) != 0 || err != nil {
 		t.Fatalf("an interrupted list is served: %+v %+v %v", st, p, err)
 	}
 	for name := range s.GetIndexers() {
@@ -125,7 +127,8 @@ func hasProgress(t *testing.T, s *Claimed) bool {
 func listed(n int) server {
 	srv := server{}
 	for i := range n {
-		srv.set(configMap(fmt.Sprint("ns", i%3), fmt.Sprintf("cm%03d", i), i+1, map[string]string{"words": fmt.Sprint("w", i%5, ",x"), "long": strings.Repeat("z", 40)}))
+		srv.set(configMap(fmt.Sprint("ns", i%3), fmt.Sprintf("cm%03d", i), i+1,
+			map[string]string{"words": fmt.Sprint("w", i%5, ",x"), "long": strings.Repeat("z", 40)}))
 	}
 	return srv
 }
@@ -146,7 +149,8 @@ func wants(t *testing.T, what string, s *Claimed, srv server) {
 				t.Fatalf("%s: index %s of %q: %v, not %v, %v", what, name, v, got, want, err)
 			}
 		}
-		if len(s.ListIndexFuncValues(name)) != len(model.ListIndexFuncValues(name)) || !s.metaNow().Indices[name].Complete {
+		if len(s.ListIndexFuncValues(name)) != len(model.ListIndexFuncValues(name)) ||
+			!s.metaNow().Indices[name].Complete {
 			t.Fatalf("%s: index %s: %v", what, name, s.metaNow().Indices[name])
 		}
 	}
@@ -162,7 +166,8 @@ func wants(t *testing.T, what string, s *Claimed, srv server) {
 // next. No part of it is visible before it ends.
 func TestListTakenUp(t *testing.T) {
 	for name, o := range map[string]Options{
-		"plain": {}, "small commits": {maxCommitBytes: 1500}, "encrypted": {Keyset: sealtest.Keyset()}, "packed": {Compression: CompressionZstd},
+		"plain": {}, "small commits": {maxCommitBytes: 1500}, "encrypted": {Keyset: sealtest.Keyset()},
+		"packed": {Compression: CompressionZstd},
 	} {
 		for _, life := range []string{"same", "claim", "process"} {
 			t.Run(name+"/"+life, func(t *testing.T) {
@@ -172,7 +177,8 @@ func TestListTakenUp(t *testing.T) {
 				srv := listed(260)
 				l := newFirstList(t, srv.list(), 60)
 				for m := range len(l.pages) + 2 {
-					if from := l.attempt(s, m); from != min(max(m-1, 0), len(l.pages)-1) { // Commit writes the last page
+					// Commit writes the last page
+					if from := l.attempt(s, m); from != min(max(m-1, 0), len(l.pages)-1) {
 						t.Fatalf("attempt %d began at page %d", m, from)
 					}
 					switch {
@@ -263,7 +269,8 @@ func TestTakenUpUnderOtherIndices(t *testing.T) {
 	}
 	claims := []Claim{
 		{Indexers: indexers},
-		{Indexers: cache.Indexers{"words": upper, cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, IndexVersions: map[string]string{"words": "2"}},
+		{Indexers: cache.Indexers{"words": upper, cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			IndexVersions: map[string]string{"words": "2"}},
 		{Indexers: cache.Indexers{"words": indexers["words"], "new": upper}},
 		{Indexers: cache.Indexers{}},
 	}

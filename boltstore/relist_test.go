@@ -49,7 +49,8 @@ func TestRelistIsADiff(t *testing.T) {
 				s := claimTest(t, db, Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 				srv := server{}
 				for i := range 50 {
-					srv.set(configMap(fmt.Sprint("ns", i%4), fmt.Sprint("cm", i), i+1, map[string]string{"k": fmt.Sprint(i)}))
+					srv.set(configMap(fmt.Sprint("ns", i%4), fmt.Sprint("cm", i), i+1,
+						map[string]string{"k": fmt.Sprint(i)}))
 				}
 				relist(t, s, "100", RelistOptions{}, srv.list(), 7)
 				sameObjects(t, "first", srv.anys(), s.List())
@@ -108,7 +109,8 @@ func TestRelistAfterRestore(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
 	srv := server{}
-	srv.set(configMap("a", "same", 1, nil), configMap("a", "newer", 9, map[string]string{"k": "new"}), configMap("a", "gone", 8, nil),
+	srv.set(configMap("a", "same", 1, nil), configMap("a", "newer", 9, map[string]string{"k": "new"}),
+		configMap("a", "gone", 8, nil),
 		configMap("a", "twin", 7, map[string]string{"k": "file's"}))
 	relist(t, s, "10", RelistOptions{}, srv.list(), 10)
 	srv = server{}
@@ -230,7 +232,9 @@ func TestUnorderedPages(t *testing.T) {
 		}
 		for round := range 3 {
 			objs := srv.list()
-			rand.New(rand.NewPCG(uint64(round), 1)).Shuffle(len(objs), func(i, j int) { objs[i], objs[j] = objs[j], objs[i] })
+			rand.New(rand.NewPCG(uint64(round), 1)).Shuffle(len(objs), func(i, j int) {
+				objs[i], objs[j] = objs[j], objs[i]
+			})
 			relist(t, s, fmt.Sprint(100*(round+1)), RelistOptions{}, append(objs, objs[:9]...), 7)
 			sameObjects(t, "after", srv.anys(), s.List())
 			if r, err := db.Check(); err != nil || !r.Sound() {
@@ -283,7 +287,8 @@ func TestIndexAddedWhileRelisting(t *testing.T) {
 					t.Fatal(err)
 				}
 				if keys, err := s.IndexKeys("words", "w"); err != nil || len(keys) != 20 {
-					t.Fatalf("first %v, staged above %d, before page %d: %d keys, %v", first, commitBytes, when, len(keys), err)
+					t.Fatalf("first %v, staged above %d, before page %d: %d keys, %v", first, commitBytes, when,
+						len(keys), err)
 				}
 				waitBuilt(t, s, "words")
 				if !s.State().Synced {

@@ -76,7 +76,8 @@ func benchReads(b *testing.B, form Form) {
 	for name, budget := range map[string]int64{"memory": 1 << 30, "file": -1} {
 		stores[name] = func(b *testing.B) cache.Indexer {
 			db := openTest(b, testPath(b), Options{Durability: DurabilityProcess, ObjectMemory: budget})
-			s := claimTest(b, db, Claim{Source: Source{Resource: "pods", Version: "v1", Form: form}, Example: list[0], Indexers: fns()})
+			s := claimTest(b, db, Claim{Source: Source{Resource: "pods", Version: "v1", Form: form}, Example: list[0],
+				Indexers: fns()})
 			relist(b, s, "90000", RelistOptions{}, list, 500)
 			if budget > 0 {
 				loadedInMemory(b, s)
@@ -92,7 +93,11 @@ func benchReads(b *testing.B, form Form) {
 		}{
 			{"Get", func() (int, error) { _, ok, err := i.Get(some); return one(ok), err }},
 			{"GetByKey", func() (int, error) { _, ok, err := i.GetByKey(key); return one(ok), err }},
-			{"Get of each", func() (int, error) { each++; _, ok, err := i.Get(list[each%len(list)]); return one(ok), err }},
+			{"Get of each", func() (int, error) {
+				each++
+				_, ok, err := i.Get(list[each%len(list)])
+				return one(ok), err
+			}},
 			{"List", func() (int, error) { return len(i.List()), nil }},
 			{"ListKeys", func() (int, error) { return len(i.ListKeys()), nil }},
 			{"List of a namespace", func() (int, error) {
@@ -100,7 +105,10 @@ func benchReads(b *testing.B, form Form) {
 				return len(l), err
 			}},
 			{"ByIndex", func() (int, error) { l, err := i.ByIndex("node", some.Spec.NodeName); return len(l), err }},
-			{"IndexKeys", func() (int, error) { l, err := i.IndexKeys("node", some.Spec.NodeName); return len(l), err }},
+			{"IndexKeys", func() (int, error) {
+				l, err := i.IndexKeys("node", some.Spec.NodeName)
+				return len(l), err
+			}},
 		} {
 			b.Run(read.name+"/"+store, func(b *testing.B) {
 				b.ReportAllocs()

@@ -40,7 +40,8 @@ func TestObjectBudget(t *testing.T) {
 		}
 	}
 	for i, n := range []int{40, 30, 30} { // some 76 fit at first, 88 once they are there
-		s := claimTest(t, db, Claim{Source: Source{Resource: fmt.Sprint("r", i), Version: "v1", Form: FormTyped}, Indexers: indexers})
+		s := claimTest(t, db, Claim{Source: Source{Resource: fmt.Sprint("r", i), Version: "v1", Form: FormTyped},
+			Indexers: indexers})
 		all = append(all, s)
 		fill(s, n)
 	}
@@ -68,12 +69,14 @@ func TestObjectBudget(t *testing.T) {
 func TestPackedDoesNotFit(t *testing.T) {
 	f := newResidentTest(t, Options{Compression: CompressionZstd, ObjectMemory: 200_000}, 1)
 	for i := range 40 {
-		f.srv.set(configMap("ns", fmt.Sprint("large", i), 1000+i, map[string]string{"words": "x", "data": strings.Repeat("z", 10_000)}))
+		f.srv.set(configMap("ns", fmt.Sprint("large", i), 1000+i,
+			map[string]string{"words": "x", "data": strings.Repeat("z", 10_000)}))
 	}
 	f.rv = 2000
 	relist(t, f.s, "2000", RelistOptions{}, f.srv.list(), 10)
 	waitMemory(f.s)
-	if m := f.s.metaNow(); f.s.memory.shownSize(m) > 100_000 || f.s.memory.shown() != nil || f.db.objects.reserve(f.s.memory.estimate(m)) {
+	if m := f.s.metaNow(); f.s.memory.shownSize(m) > 100_000 || f.s.memory.shown() != nil ||
+		f.db.objects.reserve(f.s.memory.estimate(m)) {
 		t.Errorf("%d bytes in the file, estimated %d", m.Bytes, f.s.memory.estimate(m))
 	}
 	f.event(0, "y")

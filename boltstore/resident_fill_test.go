@@ -212,7 +212,8 @@ func TestReadersWaitForMemory(t *testing.T) {
 	go func() {
 		rv := ""
 		err := s.view(func(m *sourceMeta, src sourceTx) error {
-			_, r, err := s.coder.owner.ParseRecord(index.AppendKey(nil, "a/o"), src.contents().Items.Get(index.AppendKey(nil, "a/o")))
+			_, r, err := s.coder.owner.ParseRecord(index.AppendKey(nil, "a/o"),
+				src.contents().Items.Get(index.AppendKey(nil, "a/o")))
 			rv = r.ResourceVersion
 			return err
 		})

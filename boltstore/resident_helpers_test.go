@@ -116,7 +116,8 @@ func sameInMemory(t testing.TB, s *source) {
 			keys, err := r.store.IndexKeys(name, v)
 			slices.Sort(indices[name][v])
 			if err != nil || !slices.Equal(keys, indices[name][v]) {
-				t.Errorf("index %s: in memory %.50s has %.100q, in the file %.100q, %v", name, v, keys, indices[name][v], err)
+				t.Errorf("index %s: in memory %.50s has %.100q, in the file %.100q, %v", name, v, keys,
+					indices[name][v], err)
 			}
 		}
 	}
@@ -125,7 +126,8 @@ func sameInMemory(t testing.TB, s *source) {
 // waitBuilt returns once the file has the index.
 func waitBuilt(t testing.TB, s *Claimed, name string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !s.indices.built(s.metaNow(), name); time.Sleep(100 * time.Microsecond) { // between two looks: the build gives no signal
+	// between two looks: the build gives no signal
+	for end := time.Now().Add(time.Minute); !s.indices.built(s.metaNow(), name); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.Fatal("the file does not have the index ", name)
 		}

@@ -61,7 +61,8 @@ func TestResidentIndexSize(t *testing.T) {
 					builtInMemory(s)
 				}
 				heap := int64(liveHeap() - before)
-				t.Logf("%d counted, %d in the heap: estimated %.2f", r.size/objects, heap/objects, float64(r.size)/float64(heap))
+				t.Logf("%d counted, %d in the heap: estimated %.2f", r.size/objects, heap/objects,
+					float64(r.size)/float64(heap))
 				if r.size < heap/2 || r.size > heap*4 {
 					t.Error("not near")
 				}

@@ -35,29 +35,36 @@ func TestResidentSize(t *testing.T) {
 		m["apiVersion"], m["kind"] = "v1", kind
 		return &unstructured.Unstructured{Object: m}
 	}
-	podType, mapType := metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
+	podType, mapType := metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
 	for name, c := range map[string]struct {
 		example kruntime.Object
 		form    Form
 		object  func(i int) kruntime.Object
 	}{
-		"pods":                     {&corev1.Pod{}, FormTyped, pod},
-		"config maps":              {&corev1.ConfigMap{}, FormTyped, small},
-		"unstructured pods":        {loose(&corev1.Pod{}, "Pod"), FormUnstructured, func(i int) kruntime.Object { return loose(pod(i), "Pod") }},
-		"unstructured config maps": {loose(&corev1.ConfigMap{}, "ConfigMap"), FormUnstructured, func(i int) kruntime.Object { return loose(small(i), "ConfigMap") }},
-		"metadata of pods": {&metav1.PartialObjectMetadata{TypeMeta: podType}, FormMetadata, func(i int) kruntime.Object {
-			return &metav1.PartialObjectMetadata{TypeMeta: podType, ObjectMeta: pod(i).(*corev1.Pod).ObjectMeta}
+		"pods":        {&corev1.Pod{}, FormTyped, pod},
+		"config maps": {&corev1.ConfigMap{}, FormTyped, small},
+		"unstructured pods": {loose(&corev1.Pod{}, "Pod"), FormUnstructured, func(i int) kruntime.Object {
+			return loose(pod(i), "Pod")
 		}},
-		"metadata of config maps": {&metav1.PartialObjectMetadata{TypeMeta: mapType}, FormMetadata, func(i int) kruntime.Object {
-			return &metav1.PartialObjectMetadata{TypeMeta: mapType, ObjectMeta: small(i).(*corev1.ConfigMap).ObjectMeta}
-		}},
+		"unstructured config maps": {loose(&corev1.ConfigMap{}, "ConfigMap"), FormUnstructured,
+			func(i int) kruntime.Object { return loose(small(i), "ConfigMap") }},
+		"metadata of pods": {&metav1.PartialObjectMetadata{TypeMeta: podType}, FormMetadata,
+			func(i int) kruntime.Object {
+				return &metav1.PartialObjectMetadata{TypeMeta: podType, ObjectMeta: pod(i).(*corev1.Pod).ObjectMeta}
+			}},
+		"metadata of config maps": {&metav1.PartialObjectMetadata{TypeMeta: mapType}, FormMetadata,
+			func(i int) kruntime.Object {
+				return &metav1.PartialObjectMetadata{TypeMeta: mapType, ObjectMeta: small(i).(*corev1.ConfigMap).ObjectMeta}
+			}},
 	} {
 		for _, compression := range []Compression{CompressionNone, CompressionZstd} {
 			t.Run(fmt.Sprint(name, " ", compression), func(t *testing.T) {
 				path, src := testPath(t), configMaps
 				src.Form = c.form
 				o := Options{Durability: DurabilityProcess, Compression: compression, ObjectMemory: 1 << 30}
-				claim := Claim{Source: src, Example: c.example, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}
+				claim := Claim{Source: src, Example: c.example,
+					Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}
 				db := openTest(t, path, o)
 				var list []kruntime.Object
 				for i := range objects {

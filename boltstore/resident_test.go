@@ -104,7 +104,8 @@ func TestPointersAreStable(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for name, objs := range map[string][]any{"Get": {f.get("ns/cm003")}, "List": f.s.List(), "ByIndex": byIndex, "Index": index, "ServerPage": page.Objects} {
+				for name, objs := range map[string][]any{"Get": {f.get("ns/cm003")}, "List": f.s.List(),
+					"ByIndex": byIndex, "Index": index, "ServerPage": page.Objects} {
 					if !slices.Contains(objs, want) {
 						t.Errorf("%s has another pointer", name)
 					}

@@ -26,7 +26,8 @@ func (s salvaged) unwritten() error {
 	if s.stopped == nil {
 		return nil
 	}
-	return fmt.Errorf("the file must be replaced by one with everything that can be saved, but that could not be written beside it; make it possible first (is the disk full?): %w", s.stopped)
+	return fmt.Errorf("the file must be replaced by one with everything that can be saved, but that could not be "+
+		"written beside it; make it possible first (is the disk full?): %w", s.stopped)
 }
 
 // replace sets aside a file that cannot be opened. A new one, with everything that can be
@@ -100,7 +101,8 @@ func (db opening) salvage(why error, path string, to *bolt.DB, with seals) salva
 
 func (db replacing) noteAside(aside string, why error, saved salvaged) {
 	db.judged.aside = append(db.judged.aside, aside)
-	db.log().Error(why, "Set the file aside; objects that could not be saved will be read from the server", "file", db.path, "aside", aside,
+	db.log().Error(why, "Set the file aside; objects that could not be saved will be read from the server", "file",
+		db.path, "aside", aside,
 		"saved", saved.objects, "of", max(saved.of, saved.objects), "damage", saved.damage.Err())
 	db.beside.Trim(aside)
 }

@@ -86,7 +86,8 @@ func (c *copier) copy(ref pages.Bucket) error {
 		c.note(c.compare())
 	}
 	if c.errs.Len() > 0 {
-		c.m.Degraded = fmt.Sprintf("the file was damaged, %d of %d objects could be saved", c.m.Items.Count, c.was.Items.Count)
+		c.m.Degraded = fmt.Sprintf("the file was damaged, %d of %d objects could be saved", c.m.Items.Count,
+			c.was.Items.Count)
 	}
 	c.note(c.write(func(tx *bolt.Tx) error {
 		src, err := c.target(tx)

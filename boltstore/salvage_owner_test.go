@@ -33,19 +33,24 @@ func TestPageOfAnotherSource(t *testing.T) {
 					s := claimTest(t, db, Claim{Source: src})
 					var objs []runtime.Object
 					for _, name := range []string{"x", "y", "z"} { // too large to be inlined
-						objs = append(objs, configMap("default", name, 5, map[string]string{"of": ns, "text": string(bytes.Repeat([]byte("t"), 500))}))
+						objs = append(objs, configMap("default", name, 5,
+							map[string]string{"of": ns, "text": string(bytes.Repeat([]byte("t"), 500))}))
 					}
 					relist(t, s, "9", RelistOptions{}, objs, 10)
 					p := &testProducer{}
 					s.Attach(p)
 					for i := range 14 {
-						event(t, s, p, "Updated", configMap("default", "x", 10+i, map[string]string{"of": ns, "text": string(bytes.Repeat([]byte("u"), 500))}), nil)
+						event(t, s, p, "Updated", configMap("default", "x", 10+i,
+							map[string]string{"of": ns, "text": string(bytes.Repeat([]byte("u"), 500))}), nil)
 					}
 					stores = append(stores, s)
 				}
 				pages := make([]int, 2)
 				for i, s := range stores {
-					must(t, s.view(func(m *sourceMeta, src sourceTx) error { pages[i] = int(root(src, m).Root()); return nil }))
+					must(t, s.view(func(m *sourceMeta, src sourceTx) error {
+						pages[i] = int(root(src, m).Root())
+						return nil
+					}))
 				}
 				if pages[0] == 0 || pages[1] == 0 {
 					t.Fatal("inlined", pages)
@@ -64,7 +69,8 @@ func TestPageOfAnotherSource(t *testing.T) {
 							t.Errorf("%s of %s is served", obj.(*corev1.ConfigMap).Name, of)
 						}
 					}
-					if obj, ok, err := s.GetByKey("default/y"); err == nil && ok && obj.(*corev1.ConfigMap).Data["of"] != "b" {
+					if obj, ok, err := s.GetByKey("default/y"); err == nil && ok &&
+						obj.(*corev1.ConfigMap).Data["of"] != "b" {
 						t.Error("it is got")
 					}
 				}

@@ -19,13 +19,14 @@ func TestNobodyWaitsForSnapshot(t *testing.T) {
 			begun, end := make(chan struct{}), make(chan struct{})
 			release := sync.OnceFunc(func() { close(end) })
 			defer release()
-			db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Window: time.Nanosecond, op: func(op, path string) error {
-				if op == "write" && strings.Contains(path, ".snapshot-") {
-					close(begun)
-					<-end
-				}
-				return nil
-			}})
+			db := openTest(t, testPath(t),
+				Options{Keyset: sealtest.Keyset(), Window: time.Nanosecond, op: func(op, path string) error {
+					if op == "write" && strings.Contains(path, ".snapshot-") {
+						close(begun)
+						<-end
+					}
+					return nil
+				}})
 			s := claimTest(t, db, Claim{Indexers: indexers})
 			if err := s.Add(configMap("ns", "a", 1, nil)); err != nil {
 				t.Fatal(err)

@@ -21,7 +21,8 @@ func (s *Claimed) Empty() error {
 		// Seqs go on, so that no receipt comes to mean another entry.
 		m = (&sourceMeta{Source: s.name, TypeHash: s.form.typeHash, APIVersion: old.APIVersion, Kind: old.Kind,
 			Scope: old.Scope, Names: old.Names, Categories: old.Categories, Columns: old.Columns,
-			Transform: s.form.transformVersion(), Epoch: old.Epoch + 1, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq,
+			Transform: s.form.transformVersion(), Epoch: old.Epoch + 1, NoPlain: old.NoPlain, Seq: old.Seq,
+			Told:     old.Seq,
 			Handlers: old.Handlers, Formed: old.Formed, Reformed: old.Reformed, Former: old.newest()}).clone()
 		m.claimedNow(s.db.device)
 		s.indices.complete(m, s.indices.set().fns) // of no objects

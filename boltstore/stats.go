@@ -92,7 +92,8 @@ type counters struct {
 }
 
 func newCounters(c clock.PassiveClock) *counters {
-	return &counters{clock: c, start: c.Now(), seconds: Histogram{Bounds: secondsBounds}, changes: Histogram{Bounds: changesBounds}, sizes: Histogram{Bounds: bytesBounds}}
+	return &counters{clock: c, start: c.Now(), seconds: Histogram{Bounds: secondsBounds},
+		changes: Histogram{Bounds: changesBounds}, sizes: Histogram{Bounds: bytesBounds}}
 }
 
 // begin notes that a write transaction begins, and end that it has ended.

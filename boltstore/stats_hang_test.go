@@ -28,8 +28,13 @@ func TestAsksOfAHangingDisk(t *testing.T) {
 	late, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for name, ask := range map[string]func(){
-		"Stats": func() { db.Stats() }, "Err": func() { _ = db.Err() }, "AtPath": func() { _ = db.AtPath() }, // they only have to return
-		"Size": func() { db.Size() }, "Aside": func() { db.Aside() }, "AsidePaths": func() { db.AsidePaths() }, "Fallbacks": func() { db.Fallbacks() },
+		// they only have to return
+		"Stats": func() { db.Stats() }, "Err": func() { _ = db.Err() }, "AtPath": func() { _ = db.AtPath() },
+		"Size": func() {
+			db.Size()
+		}, "Aside": func() {
+			db.Aside()
+		}, "AsidePaths": func() { db.AsidePaths() }, "Fallbacks": func() { db.Fallbacks() },
 		"State": func() { s.State() }, "Store.Err": func() { _ = s.Err() }, // their answers do not matter
 	} {
 		done := make(chan struct{})

@@ -19,25 +19,29 @@ var eventually = waittest.Eventually
 // reports them even after Close.
 func TestStats(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond, ObjectMemory: 1 << 20})
-	if st := db.Stats(); st.Changes.Count() != 0 || st.Failed != 0 || st.Failing != 0 || st.Writing != 0 || st.ObjectMemoryLimit != 1<<20 {
+	if st := db.Stats(); st.Changes.Count() != 0 || st.Failed != 0 || st.Failing != 0 || st.Writing != 0 ||
+		st.ObjectMemoryLimit != 1<<20 {
 		t.Errorf("a new file: %+v", st)
 	}
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
 	s.Attach(p)
 	before := db.Stats()
-	p.add(t, s, configMap("a", "one", 1, nil), configMap("a", "two", 2, nil), configMap("a", "three", 3, nil), configMap("a", "four", 4, nil))
+	p.add(t, s, configMap("a", "one", 1, nil), configMap("a", "two", 2, nil), configMap("a", "three", 3, nil),
+		configMap("a", "four", 4, nil))
 	p.wait(t)
 	p.add(t, s, configMap("a", "five", 5, nil))
 	p.wait(t)
 	st := db.Stats()
-	if n := st.Changes.Count(); n != 2 || st.Changes.Sum != 5 || st.Changes.Counts[0] != 1 || st.Changes.Counts[2] != 1 {
+	if n := st.Changes.Count(); n != 2 || st.Changes.Sum != 5 || st.Changes.Counts[0] != 1 ||
+		st.Changes.Counts[2] != 1 {
 		t.Errorf("2 commits of 4 changes and one: %+v", st.Changes)
 	}
 	if st.ChangeBytes.Count() != 2 || st.ChangeBytes.Sum < 5*100 {
 		t.Errorf("their size: %+v", st.ChangeBytes)
 	}
-	if n := st.Transactions.Count() - before.Transactions.Count(); n < 2 || st.Transactions.Sum <= before.Transactions.Sum {
+	if n := st.Transactions.Count() - before.Transactions.Count(); n < 2 ||
+		st.Transactions.Sum <= before.Transactions.Sum {
 		t.Errorf("%d transactions: %+v", n, st.Transactions)
 	}
 	if n, page := st.Written-before.Written, uint64(db.h.now.Load().Info().PageSize); n < 4*page || n%page != 0 {
@@ -87,7 +91,8 @@ func TestStatsOfAFailingDisk(t *testing.T) {
 	eventually(t, "noticed", func() bool { return db.Stats().Failing > 0 })
 	clk.Step(time.Minute) // and the retry is due
 	<-tried
-	if st := db.Stats(); st.Failing < time.Minute || st.Failed != 1 || st.Transactions.Counts[len(st.Transactions.Counts)-1] != 0 {
+	if st := db.Stats(); st.Failing < time.Minute || st.Failed != 1 ||
+		st.Transactions.Counts[len(st.Transactions.Counts)-1] != 0 {
 		t.Errorf("while the disk fails: %+v", st)
 	}
 	full.Store(false)

@@ -154,7 +154,8 @@ func (w *momentsModel) check(m *storeModel) {
 // TestMoments: a list from a moment has the objects of that time, and each version leads
 // to the moment of its state, until the journal is trimmed.
 func TestMoments(t *testing.T) {
-	for name, o := range map[string]Options{"plain": {}, "sealed": {Keyset: sealtest.Keyset()}, "packed": {Compression: CompressionZstd}} {
+	for name, o := range map[string]Options{"plain": {}, "sealed": {Keyset: sealtest.Keyset()},
+		"packed": {Compression: CompressionZstd}} {
 		t.Run(name, func(t *testing.T) {
 			o.JournalBytes = 1 << 20
 			db := openTest(t, testPath(t), o)
@@ -163,7 +164,8 @@ func TestMoments(t *testing.T) {
 			if _, _, err := s.Moment(""); !errors.Is(err, ErrNotWhole) {
 				t.Fatalf("before the first list: %v", err)
 			}
-			relist(t, s, "10", RelistOptions{}, []runtime.Object{configMap("a", "x", 3, nil), configMap("b", "x", 5, nil)}, 10)
+			relist(t, s, "10", RelistOptions{},
+				[]runtime.Object{configMap("a", "x", 3, nil), configMap("b", "x", 5, nil)}, 10)
 			expect := func(version, want string) {
 				t.Helper()
 				at, _, err := s.Moment(version)
@@ -178,7 +180,8 @@ func TestMoments(t *testing.T) {
 			event(t, s, p, cache.Added, configMap("a", "y", 12, nil), nil)
 			event(t, s, p, cache.Deleted, configMap("a", "x", 15, nil), nil)
 			event(t, s, p, cache.Added, configMap("c", "z", 17, nil), nil)
-			for version, want := range map[string]string{"10": "a/x b/x", "11": "a/x b/x", "12": "a/x a/y b/x", "14": "a/x a/y b/x", "15": "a/y b/x", "17": "a/y b/x c/z", "99": "a/y b/x c/z", "": "a/y b/x c/z"} {
+			for version, want := range map[string]string{"10": "a/x b/x", "11": "a/x b/x", "12": "a/x a/y b/x",
+				"14": "a/x a/y b/x", "15": "a/y b/x", "17": "a/y b/x c/z", "99": "a/y b/x c/z", "": "a/y b/x c/z"} {
 				expect(version, want)
 			}
 			for _, version := range []string{"9", "1", "0", "word"} {
@@ -187,9 +190,11 @@ func TestMoments(t *testing.T) {
 				}
 			}
 			// A list brings changes in the order of keys, and deletes without a version.
-			relist(t, s, "30", RelistOptions{}, []runtime.Object{configMap("a", "y", 29, nil), configMap("a", "z", 20, nil)}, 10)
+			relist(t, s, "30", RelistOptions{},
+				[]runtime.Object{configMap("a", "y", 29, nil), configMap("a", "z", 20, nil)}, 10)
 			event(t, s, p, cache.Added, configMap("d", "z", 31, nil), nil)
-			for version, want := range map[string]string{"15": "a/y b/x", "17": "a/y b/x c/z", "25": "a/y b/x c/z", "29": "a/y b/x c/z", "30": "a/y a/z", "31": "a/y a/z d/z"} {
+			for version, want := range map[string]string{"15": "a/y b/x", "17": "a/y b/x c/z", "25": "a/y b/x c/z",
+				"29": "a/y b/x c/z", "30": "a/y a/z", "31": "a/y a/z d/z"} {
 				expect(version, want)
 			}
 			at, _, err := s.Moment("25")
@@ -219,7 +224,8 @@ func TestMoments(t *testing.T) {
 				}
 			}
 			expect("32", "a/y")
-			relist(t, s, "27", RelistOptions{}, []runtime.Object{configMap("a", "y", 20, nil), configMap("a", "z", 27, nil)}, 10)
+			relist(t, s, "27", RelistOptions{},
+				[]runtime.Object{configMap("a", "y", 20, nil), configMap("a", "z", 27, nil)}, 10)
 			expect("26", "a/y")
 			expect("27", "a/y a/z")
 			if err := s.Empty(); err != nil {
@@ -270,7 +276,8 @@ func TestManyLists(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
 	for rv := 1; rv <= 3*mostMarks; rv++ {
-		relist(t, s, fmt.Sprint(10*rv), RelistOptions{}, []runtime.Object{configMap("a", fmt.Sprint("x", rv), 10*rv, nil)}, 10)
+		relist(t, s, fmt.Sprint(10*rv), RelistOptions{},
+			[]runtime.Object{configMap("a", fmt.Sprint("x", rv), 10*rv, nil)}, 10)
 	}
 	if n := len(s.metaNow().Marks); n != mostMarks {
 		t.Errorf("%d marks", n)

@@ -22,7 +22,8 @@ func (s *Store) Changed() (<-chan struct{}, error) {
 	}
 	switch {
 	case s.life.viewed:
-		return s.news.next, fmt.Errorf("boltstore: %s: this store is a view, which is not told of commits; use the store of the informer or the claim", s.name)
+		return s.news.next, fmt.Errorf("boltstore: %s: this store is a view, which is not told of commits; use the "+
+			"store of the informer or the claim", s.name)
 	case s.life.released, s.news.shut:
 		return s.news.next, fmt.Errorf("boltstore: %s: %w: it does not change any more", s.name, ErrClosed)
 	}

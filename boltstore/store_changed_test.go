@@ -63,7 +63,8 @@ func (w *watcher) woken(want bool) {
 func TestListWhole(t *testing.T) {
 	for _, memory := range []int64{-1, 1 << 20} {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
-			db := openTest(t, testPath(t), Options{Window: time.Nanosecond, Durability: DurabilityProcess, ObjectMemory: memory})
+			db := openTest(t, testPath(t),
+				Options{Window: time.Nanosecond, Durability: DurabilityProcess, ObjectMemory: memory})
 			s := claimTest(t, db, Claim{})
 			p := &testProducer{}
 			s.Attach(p)
@@ -91,13 +92,15 @@ func TestListWhole(t *testing.T) {
 			cm := func(name string, rv int) *corev1.ConfigMap { return configMap("ns", name, rv, nil) }
 			step("before the first list", "-", func() {})
 			step("the first list", "[a1 b2 own1]", func() {
-				relist(t, s, "2", RelistOptions{}, server{"1": cm("a", 1), "2": cm("b", 2), "3": cm("own", 1)}.list(), 1)
+				relist(t, s, "2", RelistOptions{}, server{"1": cm("a", 1), "2": cm("b", 2), "3": cm("own", 1)}.list(),
+					1)
 			})
 			step("an event", "[a3 b2 own1]", func() { p.add(t, s, cm("a", 3)); p.wait(t) })
 			step("a bookmark", "-", func() { p.put(&Batch{ResourceVersion: "9"}); s.Flush(); p.wait(t) })
 			step("another event", "[a3 b11 own1]", func() { p.add(t, s, cm("b", 11)); p.wait(t) })
 			step("a list without differences", "-", func() {
-				relist(t, s, "11", RelistOptions{}, server{"1": cm("a", 3), "2": cm("b", 11), "3": cm("own", 1)}.list(), 3)
+				relist(t, s, "11", RelistOptions{},
+					server{"1": cm("a", 3), "2": cm("b", 11), "3": cm("own", 1)}.list(), 3)
 			})
 			step("damage to what was seen", "-", func() {
 				damageRecord(t, db, configMaps, "ns/a")
@@ -107,9 +110,13 @@ func TestListWhole(t *testing.T) {
 				w.next = nil // nothing was committed
 			})
 			step("an event beside damage", "error", func() { p.add(t, s, cm("b", 12)); p.wait(t) })
-			step("a list that heals", "[a3 b12]", func() { relist(t, s, "12", RelistOptions{}, server{"1": cm("a", 3), "2": cm("b", 12)}.list(), 3) })
+			step("a list that heals", "[a3 b12]", func() {
+				relist(t, s, "12", RelistOptions{}, server{"1": cm("a", 3), "2": cm("b", 12)}.list(), 3)
+			})
 			step("another transform", "-", func() { s.SetTransformVersion("2"); w.next = nil })
-			step("its list of the same", "-", func() { relist(t, s, "12", RelistOptions{}, server{"1": cm("a", 3), "2": cm("b", 12)}.list(), 3) })
+			step("its list of the same", "-", func() {
+				relist(t, s, "12", RelistOptions{}, server{"1": cm("a", 3), "2": cm("b", 12)}.list(), 3)
+			})
 			step("another cluster", "-", func() { must(s.Empty()) })
 			step("an empty list", "[]", func() { relist(t, s, "20", RelistOptions{}, nil, 1) })
 			s.Release()
@@ -160,7 +167,8 @@ func TestListWholeOfAProgram(t *testing.T) {
 		func(s *Claimed) error { return s.Replace(nil, "5") },
 		func(s *Claimed) error { return s.ReplaceByKey(nil, "5") },
 		func(s *Claimed) error {
-			return s.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "k", Transaction: cache.Transaction{Type: cache.TransactionTypeAdd, Object: configMap("ns", "a", 1, nil)}})
+			return s.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "k",
+				Transaction: cache.Transaction{Type: cache.TransactionTypeAdd, Object: configMap("ns", "a", 1, nil)}})
 		},
 	} {
 		s := claimTest(t, openTest(t, testPath(t), Options{Durability: DurabilityProcess}), Claim{})

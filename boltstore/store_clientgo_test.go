@@ -41,11 +41,14 @@ var storeCalls = map[string]func(i cache.Indexer) any{
 	"LastStoreSyncResourceVersion": func(i cache.Indexer) any { return i.LastStoreSyncResourceVersion() },
 	"Transaction of nothing":       func(i cache.Indexer) any { return i.(cache.TransactionStore).Transaction() },
 	"Transaction of what has no key": func(i cache.Indexer) any {
-		return i.(cache.TransactionStore).Transaction(cache.Transaction{Type: cache.TransactionTypeAdd, Object: "no object"})
+		return i.(cache.TransactionStore).Transaction(cache.Transaction{Type: cache.TransactionTypeAdd,
+			Object: "no object"})
 	},
 	"Transaction of some": func(i cache.Indexer) any {
-		return i.(cache.TransactionStore).Transaction(cache.Transaction{Type: cache.TransactionTypeAdd, Object: "no object"},
-			cache.Transaction{Type: cache.TransactionTypeUpdate, Object: configMap("z", "t", 40, map[string]string{"words": "t"})},
+		return i.(cache.TransactionStore).Transaction(cache.Transaction{Type: cache.TransactionTypeAdd,
+			Object: "no object"},
+			cache.Transaction{Type: cache.TransactionTypeUpdate,
+				Object: configMap("z", "t", 40, map[string]string{"words": "t"})},
 			cache.Transaction{Type: cache.TransactionTypeDelete, Object: configMap("z", "t", 41, nil)})
 	},
 	"Replace by what has no key": func(i cache.Indexer) any { return i.Replace([]any{"no object"}, "1") },
@@ -73,7 +76,8 @@ var storeWrites = map[string]func(i cache.Indexer) error{
 		return errors.Join(i.Add(at(5, "x")), i.Delete(cache.ExplicitKey("a/o")))
 	},
 	"delete by metadata": func(i cache.Indexer) error {
-		return errors.Join(i.Add(at(5, "x")), i.Delete(&metav1.PartialObjectMetadata{ObjectMeta: at(7, "x").ObjectMeta}))
+		return errors.Join(i.Add(at(5, "x")),
+			i.Delete(&metav1.PartialObjectMetadata{ObjectMeta: at(7, "x").ObjectMeta}))
 	},
 	"delete by the metadata alone": func(i cache.Indexer) error {
 		m := at(7, "x").ObjectMeta
@@ -90,7 +94,9 @@ var storeWrites = map[string]func(i cache.Indexer) error{
 	"tombstone": func(i cache.Indexer) error {
 		return errors.Join(i.Add(at(5, "x")), i.Delete(cache.DeletedFinalStateUnknown{Key: "a/o", Obj: at(6, "x")}))
 	},
-	"replace":            func(i cache.Indexer) error { return errors.Join(i.Add(at(5, "x")), i.Replace([]any{at(9, "y")}, "20")) },
+	"replace": func(i cache.Indexer) error {
+		return errors.Join(i.Add(at(5, "x")), i.Replace([]any{at(9, "y")}, "20"))
+	},
 	"replace by none":    func(i cache.Indexer) error { return errors.Join(i.Add(at(5, "x")), i.Replace(nil, "")) },
 	"bookmark":           func(i cache.Indexer) error { i.Bookmark("30"); return nil },
 	"bookmark of none":   func(i cache.Indexer) error { i.Bookmark("30"); i.Bookmark(""); return nil },
@@ -98,7 +104,8 @@ var storeWrites = map[string]func(i cache.Indexer) error{
 	"transaction": func(i cache.Indexer) error {
 		return errors.Join(i.Add(at(5, "x")), asError(i.(cache.TransactionStore).Transaction(
 			cache.Transaction{Type: cache.TransactionTypeDelete, Object: at(8, "x")},
-			cache.Transaction{Type: cache.TransactionTypeAdd, Object: configMap("z", "t", 7, map[string]string{"words": "x"})})))
+			cache.Transaction{Type: cache.TransactionTypeAdd,
+				Object: configMap("z", "t", 7, map[string]string{"words": "x"})})))
 	},
 	"transaction of an unknown type": func(i cache.Indexer) error {
 		return errors.Join(i.Add(at(5, "x")), asError(i.(cache.TransactionStore).Transaction(
@@ -186,7 +193,8 @@ func TestWritesAfterRelease(t *testing.T) {
 			go func() { done <- write() }()
 			select {
 			case err := <-done:
-				if err == nil || name != "Transaction" && !errors.Is(err, ErrClosed) || !strings.Contains(fmt.Sprint(err), "closed") {
+				if err == nil || name != "Transaction" && !errors.Is(err, ErrClosed) ||
+					!strings.Contains(fmt.Sprint(err), "closed") {
 					t.Errorf("%s after the end: %v", name, err)
 				}
 			case <-time.After(time.Minute):
@@ -202,7 +210,8 @@ func TestWritesAfterRelease(t *testing.T) {
 // TestSameVersion: an object that has changed under the same version, or without one,
 // is stored and told. An unchanged one is not.
 func TestSameVersion(t *testing.T) {
-	for _, o := range []Options{{Durability: DurabilityProcess}, {Durability: DurabilityProcess, Compression: CompressionZstd}} {
+	for _, o := range []Options{{Durability: DurabilityProcess},
+		{Durability: DurabilityProcess, Compression: CompressionZstd}} {
 		for _, version := range []string{"5", "", "opaque"} {
 			t.Run(fmt.Sprint(o.Compression, " ", version), func(t *testing.T) {
 				f := newFedTest(t, o)

@@ -34,7 +34,8 @@ func TestReadsAfterClose(t *testing.T) {
 	_, indexErr := s.Index("words", obj)
 	_, byErr := s.ByIndex("words", "")
 	_, keysErr := s.IndexKeys("words", "")
-	for what, err := range map[string]error{"Get": getErr, "GetByKey": keyErr, "Index": indexErr, "ByIndex": byErr, "IndexKeys": keysErr, "DB.Err": db.Err()} {
+	for what, err := range map[string]error{"Get": getErr, "GetByKey": keyErr, "Index": indexErr, "ByIndex": byErr,
+		"IndexKeys": keysErr, "DB.Err": db.Err()} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -56,11 +56,13 @@ func (s *Store) Describe(d Description) error {
 		d.Kind = "" // the claim gives it
 	}
 	m := s.metaNow()
-	if (d.Kind == "" || d.Kind == m.Kind) && (d.Scope == "" || d.Scope == m.Scope) && unchanged(m.Names, d.Names) && unchanged(m.Categories, d.Categories) && unchanged(m.Columns, d.Columns) {
+	if (d.Kind == "" || d.Kind == m.Kind) && (d.Scope == "" || d.Scope == m.Scope) && unchanged(m.Names, d.Names) &&
+		unchanged(m.Categories, d.Categories) && unchanged(m.Columns, d.Columns) {
 		return nil
 	}
 	if s.life.viewed {
-		return fmt.Errorf("boltstore: describe %s: this store is a view, which writes nothing; use the store of the informer or the claim", s.name)
+		return fmt.Errorf("boltstore: describe %s: this store is a view, which writes nothing; use the store of "+
+			"the informer or the claim", s.name)
 	}
 	scopeOnly := d.Kind == "" && d.Names == nil && d.Categories == nil && d.Columns == nil
 	if scopeOnly && s.noteWithList(func(m *sourceMeta) { m.Scope = d.Scope }) {
@@ -68,7 +70,8 @@ func (s *Store) Describe(d Description) error {
 	}
 	err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
 		if d.Kind != "" {
-			m.APIVersion, m.Kind = schema.GroupVersion{Group: m.Source.Group, Version: m.Source.Version}.String(), d.Kind
+			m.APIVersion, m.Kind = schema.GroupVersion{Group: m.Source.Group, Version: m.Source.Version}.String(),
+				d.Kind
 		}
 		m.Scope = cmp.Or(d.Scope, m.Scope)
 		m.Names = given(d.Names, m.Names)

@@ -27,24 +27,29 @@ func TestDescribe(t *testing.T) {
 		t.Fatalf("%+v", st)
 	}
 	want, categories := []string{"configmap", "cm"}, []string{"all"}
-	columns := []Column{{Name: "Size", Type: "integer", Format: "int32", JSONPath: ".spec.size", Priority: 1}, {Name: "Age", Type: "date", Description: "how old", JSONPath: ".metadata.creationTimestamp"}}
-	if err := s.Describe(Description{Scope: ScopeNamespaced, Names: want, Categories: categories, Columns: columns}); err != nil {
+	columns := []Column{{Name: "Size", Type: "integer", Format: "int32", JSONPath: ".spec.size", Priority: 1},
+		{Name: "Age", Type: "date", Description: "how old", JSONPath: ".metadata.creationTimestamp"}}
+	if err := s.Describe(Description{Scope: ScopeNamespaced, Names: want, Categories: categories,
+		Columns: columns}); err != nil {
 		t.Fatal(err)
 	}
 	known := func(when string, db *DB) {
 		t.Helper()
-		if st := stateIn(t, db); st.Scope != ScopeNamespaced || !st.Namespaced || !slices.Equal(st.Names, want) || !slices.Equal(st.Categories, categories) || !slices.Equal(st.Columns, columns) {
+		if st := stateIn(t, db); st.Scope != ScopeNamespaced || !st.Namespaced || !slices.Equal(st.Names, want) ||
+			!slices.Equal(st.Categories, categories) || !slices.Equal(st.Columns, columns) {
 			t.Errorf("%s: %+v", when, st)
 		}
 	}
 	known("described", db)
 	view, err := db.View(s.Source())
 	must(t, err)
-	if err := view.Describe(Description{Scope: ScopeCluster}); err == nil || !strings.Contains(err.Error(), "is a view") {
+	if err := view.Describe(Description{Scope: ScopeCluster}); err == nil ||
+		!strings.Contains(err.Error(), "is a view") {
 		t.Errorf("a view: %v", err)
 	}
 	writes := transactions(t, db)
-	for _, same := range []Description{{}, {Scope: ScopeNamespaced}, {Names: want}, {Categories: categories}, {Columns: columns}} {
+	for _, same := range []Description{{}, {Scope: ScopeNamespaced}, {Names: want}, {Categories: categories},
+		{Columns: columns}} {
 		if err := s.Describe(same); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +65,8 @@ func TestDescribe(t *testing.T) {
 	if err := s.Describe(Description{Columns: long}); err != nil {
 		t.Fatal(err)
 	}
-	if st := stateIn(t, db); st.Columns[0].Name != "Size" || st.Columns[0].Description != "" || st.Columns[1].Description != "" {
+	if st := stateIn(t, db); st.Columns[0].Name != "Size" || st.Columns[0].Description != "" ||
+		st.Columns[1].Description != "" {
 		t.Errorf("long descriptions: %+v", st.Columns)
 	}
 	if err := s.Describe(Description{Columns: columns}); err != nil {
@@ -113,7 +119,8 @@ func TestScopeByObjects(t *testing.T) {
 func TestStatesAreTheCallers(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{Indexers: indexers})
-	must(t, s.Describe(Description{Names: []string{"configmap", "cm"}, Categories: []string{"all"}, Columns: []Column{{Name: "Age"}}}))
+	must(t, s.Describe(Description{Names: []string{"configmap", "cm"}, Categories: []string{"all"},
+		Columns: []Column{{Name: "Age"}}}))
 	must(t, s.Add(configMap("ns", "a", 1, nil)))
 	for range 2 {
 		st, stats := s.State(), db.Stats()

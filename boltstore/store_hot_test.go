@@ -16,7 +16,8 @@ func TestHotObjectsOfManySources(t *testing.T) {
 	var all []*Claimed
 	for i := range sources {
 		ns := fmt.Sprintf("ns%02d", i)
-		s := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "configmaps", Namespace: ns, Form: FormTyped}})
+		s := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "configmaps", Namespace: ns,
+			Form: FormTyped}})
 		var list []runtime.Object
 		for j := range 20 {
 			list = append(list, configMap(ns, fmt.Sprint(j), j+1, map[string]string{"fill": strings.Repeat("x", 1000)}))

@@ -30,7 +30,8 @@ func (x *indices) function(name string) (cache.IndexFunc, error) {
 			return f, err
 		}
 	}
-	return nil, fmt.Errorf("Index with name %s does not exist", name) //nolint:staticcheck // client-go's exact text is relied on
+	//nolint:staticcheck // client-go's exact text is relied on
+	return nil, fmt.Errorf("Index with name %s does not exist", name)
 }
 
 // values computes the index values of a change's object. An index whose function fails or
@@ -52,7 +53,8 @@ func (x *indices) values(c *Change) {
 
 // isNamespaceIndex says whether an index is client-go's own by namespace.
 func isNamespaceIndex(name string, fn cache.IndexFunc) bool {
-	return name == cache.NamespaceIndex && reflect.ValueOf(fn).Pointer() == reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer()
+	return name == cache.NamespaceIndex &&
+		reflect.ValueOf(fn).Pointer() == reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer()
 }
 
 // apart runs fn in a goroutine of its own and waits for its end. It says whether fn has
@@ -106,7 +108,8 @@ func (x *indices) noValues(c *Change, why error) {
 // on.
 func (x *indices) unindexed(err error, key string) {
 	if n := x.failures.Add(1); n&(n-1) == 0 {
-		x.s.db.log().Error(err, "An object is without values in an index until its function succeeds", "source", x.s.name.String(), "key", key, "failures", n)
+		x.s.db.log().Error(err, "An object is without values in an index until its function succeeds", "source",
+			x.s.name.String(), "key", key, "failures", n)
 	}
 }
 
@@ -306,7 +309,8 @@ func (b *builder) await(name string) {
 func (x *indices) built(m *sourceMeta, name string) bool {
 	fn := x.set().fns[name]
 	im := m.Indices[name]
-	return fn == nil || x.s.life.viewed && (im.Complete || name != cache.NamespaceIndex) || im.Complete && im.Version == x.version(name, fn)
+	return fn == nil || x.s.life.viewed && (im.Complete || name != cache.NamespaceIndex) || im.Complete &&
+		im.Version == x.version(name, fn)
 }
 
 // version is the version of the function of index name. Without one from the caller

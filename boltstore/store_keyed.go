@@ -39,5 +39,6 @@ func (s *Claimed) ReplaceByKey(objs map[string]any, resourceVersion string) erro
 }
 
 func (s *Claimed) replaceBy(changes map[string]*Change, resourceVersion string) error {
-	return s.write(&Batch{Changes: slices.Collect(maps.Values(changes)), ResourceVersion: resourceVersion, seen: &resourceVersion, replaces: true})
+	return s.write(&Batch{Changes: slices.Collect(maps.Values(changes)), ResourceVersion: resourceVersion,
+		seen: &resourceVersion, replaces: true})
 }

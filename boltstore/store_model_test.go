@@ -124,7 +124,8 @@ func (m *storeModel) change() {
 	key := "ns/" + name
 	was := m.srv[key]
 	m.srv = maps.Clone(m.srv)
-	next := configMap("ns", name, m.rv, map[string]string{"words": fmt.Sprint("v", m.rnd.IntN(1<<30)), "long": strings.Repeat("z", m.rnd.IntN(200))})
+	next := configMap("ns", name, m.rv,
+		map[string]string{"words": fmt.Sprint("v", m.rnd.IntN(1<<30)), "long": strings.Repeat("z", m.rnd.IntN(200))})
 	e := modelEvent{cache.Updated, next}
 	switch {
 	case was == nil:
@@ -189,7 +190,8 @@ func (m *storeModel) deliver() {
 			b.Changes = append(b.Changes, c)
 		}
 		b.ResourceVersion = e.obj.ResourceVersion
-		m.say("event: %s ns/%s %s refused %v bad %v", e.typ, e.obj.Name, modelText(e.obj), m.refuse[e.obj.Name], m.bad.Load())
+		m.say("event: %s ns/%s %s refused %v bad %v", e.typ, e.obj.Name, modelText(e.obj), m.refuse[e.obj.Name],
+			m.bad.Load())
 	}
 	if len(b.Changes) > 0 {
 		m.p.put(b)
@@ -358,9 +360,11 @@ func TestStoreModel(t *testing.T) {
 	}
 	for n := range uint64(max(1, steps/length)) {
 		if !t.Run(fmt.Sprint("seed ", seed+n), func(t *testing.T) {
-			m := &storeModel{t: t, rnd: rand.New(rand.NewPCG(seed+n, 0)), path: testPath(t), srv: server{}, told: server{},
+			m := &storeModel{t: t, rnd: rand.New(rand.NewPCG(seed+n, 0)), path: testPath(t), srv: server{},
+				told:   server{},
 				refuse: map[string]bool{}, hidden: map[string]bool{}, fresh: true}
-			m.o = Options{Durability: DurabilityProcess, Window: time.Nanosecond, ObjectMemory: []int64{-1, 1 << 20, 8000}[m.rnd.IntN(3)]}
+			m.o = Options{Durability: DurabilityProcess, Window: time.Nanosecond,
+				ObjectMemory: []int64{-1, 1 << 20, 8000}[m.rnd.IntN(3)]}
 			m.open()
 			for range length {
 				m.step()

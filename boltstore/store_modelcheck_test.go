@@ -35,7 +35,8 @@ func (m *storeModel) fold() {
 			delete(m.hidden, e.Key)
 			m.told[e.Key] = obj.(*corev1.ConfigMap)
 		default:
-			if was == nil || prev == nil || modelText(prev.(*corev1.ConfigMap)) != modelText(was) || obj.(*corev1.ConfigMap).UID != was.UID {
+			if was == nil || prev == nil || modelText(prev.(*corev1.ConfigMap)) != modelText(was) ||
+				obj.(*corev1.ConfigMap).UID != was.UID {
 				m.fail("told %s that %v became %v, and it was %s", e.Key, prev, obj, modelText(was))
 			}
 			m.told[e.Key] = obj.(*corev1.ConfigMap)
@@ -96,7 +97,8 @@ func (m *storeModel) check() {
 			m.fail("%s: told %s, shown %s", key, modelText(told), modelText(is))
 		}
 		if !m.mayBe(key, told) && !noted[key] {
-			m.fail("%s: told %s, the server had %s, and nothing is noted", key, modelText(told), modelText(m.state()[key]))
+			m.fail("%s: told %s, the server had %s, and nothing is noted", key, modelText(told),
+				modelText(m.state()[key]))
 		}
 		seen := read[key]
 		if modelText(seen) != modelText(is) {
@@ -126,5 +128,6 @@ func (m *storeModel) check() {
 // built, or readers who look without the index meet the failure.
 func (m *storeModel) mayLack(key, name string) bool {
 	now := m.s.metaNow()
-	return now.Indices[name].Failed > 0 || !m.s.indices.built(now, name) && m.bad.Load() == strings.TrimPrefix(key, "ns/")
+	return now.Indices[name].Failed > 0 || !m.s.indices.built(now, name) &&
+		m.bad.Load() == strings.TrimPrefix(key, "ns/")
 }

@@ -105,8 +105,10 @@ func (m *storeModel) relist(restored bool) {
 	l.refused = l.refused || len(refuse) > 0
 	raw = raw && r.ByMetadata()
 	pageSize := []int{2, 2, 100}[m.rnd.IntN(3)]
-	m.say("list of %d at %s from %d by %d: new timeline %v, content %v, outdated %v, raw %v, limit %d, abort %v, refused %v, bad %v",
-		len(l.objs), l.rv, l.from, pageSize, restored, o.Content, outdated, raw, m.db.opts.maxCommitBytes, abort, refuse, m.bad.Load())
+	m.say("list of %d at %s from %d by %d: new timeline %v, content %v, outdated %v, raw %v, limit %d, abort %v, "+
+		"refused %v, bad %v",
+		len(l.objs), l.rv, l.from, pageSize, restored, o.Content, outdated, raw, m.db.opts.maxCommitBytes, abort,
+		refuse, m.bad.Load())
 	for done := l.from; done < len(l.objs) || done == 0; {
 		page := l.objs[done:min(done+pageSize, len(l.objs))]
 		if m.rnd.IntN(4) == 0 {
@@ -179,7 +181,8 @@ func (m *storeModel) knowHidden() {
 func (m *storeModel) unlike(r *Relist, page []runtime.Object) (want []runtime.Object) {
 	for _, obj := range page {
 		o := obj.(*corev1.ConfigMap)
-		l := []listing.Object{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), ResourceVersion: o.ResourceVersion}}
+		l := []listing.Object{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID),
+			ResourceVersion: o.ResourceVersion}}
 		found, err := r.Compare(l)
 		m.must(err)
 		if found[0] == listing.MatchSame {

@@ -16,21 +16,29 @@ import (
 func TestOddObjects(t *testing.T) {
 	var none *corev1.ConfigMap
 	for name, obj := range map[string]any{
-		"nil": nil, "nil pointer": none, "text": "text", "key": cache.ExplicitKey("a/o"), "another type": &corev1.Secret{}, "metadata": &metav1.PartialObjectMetadata{},
-		"tombstone": cache.DeletedFinalStateUnknown{Key: "a/o", Obj: at(2, "y")}, "tombstone of nothing": cache.DeletedFinalStateUnknown{Key: "a/o"}, "tombstone of nil": cache.DeletedFinalStateUnknown{Key: "a/o", Obj: none},
+		"nil": nil, "nil pointer": none, "text": "text", "key": cache.ExplicitKey("a/o"),
+		"another type": &corev1.Secret{}, "metadata": &metav1.PartialObjectMetadata{},
+		"tombstone":            cache.DeletedFinalStateUnknown{Key: "a/o", Obj: at(2, "y")},
+		"tombstone of nothing": cache.DeletedFinalStateUnknown{Key: "a/o"},
+		"tombstone of nil":     cache.DeletedFinalStateUnknown{Key: "a/o", Obj: none},
 	} {
 		for _, listed := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " listed ", listed), func(t *testing.T) {
 				db := openTest(t, testPath(t), Options{Durability: DurabilityProcess})
-				s := claimTest(t, db, Claim{Indexers: indexers, KeyFunc: func(any) (string, error) { return "a/o", nil }})
+				s := claimTest(t, db, Claim{Indexers: indexers, KeyFunc: func(any) (string, error) {
+					return "a/o", nil
+				}})
 				if listed {
 					relist(t, s, "2", RelistOptions{}, nil, 1)
 				}
 				must(t, s.Add(at(1, "x")))
 				writes := map[string]error{
-					"Add": s.Add(obj), "Update": s.Update(obj), "Replace": s.Replace([]any{obj}, "5"), "ReplaceByKey": s.ReplaceByKey(map[string]any{"a/o": obj}, "5"),
-					"Transaction":      asError(s.Transaction(cache.Transaction{Type: cache.TransactionTypeAdd, Object: obj})),
-					"TransactionByKey": s.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "a/o", Transaction: cache.Transaction{Type: cache.TransactionTypeUpdate, Object: obj}}),
+					"Add": s.Add(obj), "Update": s.Update(obj), "Replace": s.Replace([]any{obj}, "5"),
+					"ReplaceByKey": s.ReplaceByKey(map[string]any{"a/o": obj}, "5"),
+					"Transaction": asError(s.Transaction(cache.Transaction{Type: cache.TransactionTypeAdd,
+						Object: obj})),
+					"TransactionByKey": s.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "a/o",
+						Transaction: cache.Transaction{Type: cache.TransactionTypeUpdate, Object: obj}}),
 				}
 				for what, err := range writes {
 					if err == nil {
@@ -100,11 +108,13 @@ func (*noContent) DeepCopyObject() runtime.Object   { return &noContent{} }
 // its key.
 func TestObjectsWithoutContent(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, ObjectMemory: 1 << 20})
-	s := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "sets", Form: FormTyped}, Example: &noContent{}})
+	s := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "sets", Form: FormTyped},
+		Example: &noContent{}})
 	all := map[string]any{"a": &noContent{}, "b": &noContent{}, "c": &noContent{}}
 	must(t, s.ReplaceByKey(all, ""))
 	waitMemory(s)
-	must(t, s.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "a", Transaction: cache.Transaction{Type: cache.TransactionTypeDelete}}))
+	must(t, s.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "a",
+		Transaction: cache.Transaction{Type: cache.TransactionTypeDelete}}))
 	waitMemory(s)
 	if keys, objs := s.ListKeys(), s.List(); len(keys) != 2 || len(objs) != 2 || s.memory.disagreed.Load() > 0 {
 		t.Error(keys, objs, s.memory.disagreed.Load())

@@ -26,7 +26,8 @@ func TestAnotherCodec(t *testing.T) {
 		path, o := testPath(t), Options{ObjectMemory: memory}
 		live := func(id byte, serve bool) (*DB, *Claimed) {
 			db := openTest(t, path, o)
-			return db, claimTest(t, db, Claim{Codec: ownCodec{own, id}, ServeOutdated: serve, Indexers: indexers, IndexVersions: map[string]string{"words": string(id)}})
+			return db, claimTest(t, db, Claim{Codec: ownCodec{own, id}, ServeOutdated: serve, Indexers: indexers,
+				IndexVersions: map[string]string{"words": string(id)}})
 		}
 		db, s := live(200, false)
 		must(t, s.Add(configMap("a", "one", 1, map[string]string{"words": "w"})))

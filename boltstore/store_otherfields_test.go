@@ -48,8 +48,10 @@ func TestOtherFields(t *testing.T) {
 		return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "1", ResourceVersion: version}
 	}
 	stored := func(name string) runtime.Object {
-		w := &widget[moreParts]{ObjectMeta: meta(name, "1"), Parts: moreParts{Size: 1 << 40, Ratio: 0.5, Since: metav1.Unix(1, 0),
-			Notes: map[string][]string{"a": {"b", ""}, "c": nil}, Nested: []map[string]*fewParts{nil, {"x": {Color: "red"}, "y": nil}}}}
+		w := &widget[moreParts]{ObjectMeta: meta(name, "1"),
+			Parts: moreParts{Size: 1 << 40, Ratio: 0.5, Since: metav1.Unix(1, 0),
+				Notes:  map[string][]string{"a": {"b", ""}, "c": nil},
+				Nested: []map[string]*fewParts{nil, {"x": {Color: "red"}, "y": nil}}}}
 		w.Parts.Color = "blue"
 		return w
 	}
@@ -105,12 +107,14 @@ func TestUnreadableFields(t *testing.T) {
 			path := testPath(t)
 			db := openTest(t, path, Options{})
 			s := claimTest(t, db, Claim{Source: src, Example: &widget[fewParts]{}})
-			old := &widget[fewParts]{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "1", ResourceVersion: "1"}, Parts: fewParts{"blue"}}
+			old := &widget[fewParts]{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "1",
+				ResourceVersion: "1"}, Parts: fewParts{"blue"}}
 			relist(t, s, "5", RelistOptions{}, []runtime.Object{old}, 10)
 			closeTest(t, db)
 
 			db = openTest(t, path, Options{})
-			c := Claim{Source: src, Example: example, ServeOutdated: true, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}
+			c := Claim{Source: src, Example: example, ServeOutdated: true,
+				Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}
 			s = claimTest(t, db, c)
 			if list, err := s.ListErr(); len(list) > 0 || err != nil || s.Err() != nil || s.Outdated() != OutdatedType {
 				t.Errorf("%d objects, %v, %v, %q", len(list), err, s.Err(), s.Outdated())
@@ -128,7 +132,8 @@ func TestDamageBesideOtherFields(t *testing.T) {
 	s := claimTest(t, db, Claim{Source: src, Example: &widget[moreParts]{}})
 	var objs []runtime.Object
 	for i, name := range []string{"a", "b", "c"} {
-		objs = append(objs, &widget[moreParts]{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "1", ResourceVersion: "1"}, Parts: moreParts{Size: int64(i) + 1}})
+		objs = append(objs, &widget[moreParts]{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "1",
+			ResourceVersion: "1"}, Parts: moreParts{Size: int64(i) + 1}})
 	}
 	relist(t, s, "5", RelistOptions{}, objs, 10)
 	damageRecord(t, db, src, "ns/b")
@@ -140,5 +145,7 @@ func TestDamageBesideOtherFields(t *testing.T) {
 	if list, err := s.ListErr(); len(list) != 2 || !errors.Is(err, ErrDamaged) || !errors.Is(s.Err(), ErrDamaged) {
 		t.Errorf("%d objects, %v, %v", len(list), err, s.Err())
 	}
-	relist(t, s, "6", RelistOptions{}, []runtime.Object{&widget[fewParts]{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "1", ResourceVersion: "1"}}}, 10)
+	relist(t, s, "6", RelistOptions{},
+		[]runtime.Object{&widget[fewParts]{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "1",
+			ResourceVersion: "1"}}}, 10)
 }

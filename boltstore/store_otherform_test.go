@@ -32,12 +32,16 @@ func TestAnotherForm(t *testing.T) {
 			srv.set(configMap("a", "keeps", 1, map[string]string{"words": "w"}), configMap("a", "goes", 2, nil))
 			relist(t, s, "5", RelistOptions{}, srv.list(), 10)
 			if c.upgraded {
-				must(t, s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.TypeHash = "of an older build"; return nil }))
+				must(t, s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+					m.TypeHash = "of an older build"
+					return nil
+				}))
 			}
 			closeTest(t, db)
 
 			db = openTest(t, path, Options{})
-			s = claimTest(t, db, Claim{ServeOutdated: serve, Indexers: indexers, IndexVersions: map[string]string{"words": "another"}})
+			s = claimTest(t, db, Claim{ServeOutdated: serve, Indexers: indexers,
+				IndexVersions: map[string]string{"words": "another"}})
 			for _, o := range s.List() {
 				if o != nil {
 					t.Errorf("served %v", o)

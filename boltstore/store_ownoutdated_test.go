@@ -24,7 +24,10 @@ func TestWritesToOutdated(t *testing.T) {
 				db := openTest(t, path, Options{Durability: DurabilityProcess})
 				s := claimTest(t, db, Claim{Indexers: indexers})
 				must(t, s.Replace([]any{configMap("a", "old", 1, map[string]string{"words": "x"})}, ""))
-				must(t, s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.TypeHash = "of an older build"; return nil }))
+				must(t, s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+					m.TypeHash = "of an older build"
+					return nil
+				}))
 				closeTest(t, db)
 
 				db = openTest(t, path, Options{Durability: DurabilityProcess})

@@ -11,9 +11,13 @@ import (
 func TestPageOfNone(t *testing.T) {
 	for _, n := range []int{0, -1} {
 		s := claimTest(t, openTest(t, testPath(t), Options{}), Claim{Indexers: indexers})
-		relist(t, s, "1", RelistOptions{}, []runtime.Object{configMap("a", "1", 1, nil), configMap("a", "2", 1, nil), configMap("a", "3", 1, nil)}, 3)
+		relist(t, s, "1", RelistOptions{},
+			[]runtime.Object{configMap("a", "1", 1, nil), configMap("a", "2", 1, nil), configMap("a", "3", 1, nil)}, 3)
 		for name, read := range map[string]func(from []byte) (int, []byte, error){
-			"Page": func(from []byte) (int, []byte, error) { p, err := s.Page(from, n); return len(p.Keys), p.Next, err },
+			"Page": func(from []byte) (int, []byte, error) {
+				p, err := s.Page(from, n)
+				return len(p.Keys), p.Next, err
+			},
 			"ServerPage": func(from []byte) (int, []byte, error) {
 				p, err := s.ServerPage(from, n)
 				return len(p.Keys), p.Next, err

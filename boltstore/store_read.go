@@ -99,7 +99,8 @@ func (cd *coder) sameCodec(r *format.Record) error {
 	case r.Codec == id:
 		return nil
 	case cd.guessed:
-		return fmt.Errorf("codec %d has stored it in another Go type, not codec %d: read it while its program runs", r.Codec, id)
+		return fmt.Errorf("codec %d has stored it in another Go type, not codec %d: read it while its program runs",
+			r.Codec, id)
 	default:
 		return fmt.Errorf("%w: codec %d, not %d", ErrDamaged, r.Codec, id)
 	}
@@ -139,13 +140,16 @@ func (rd *reader) decodeAll(raws []layout.Raw, keep bool) (keys []string, objs [
 // decodeListed is decodeAll for records that an index lists under values; name "" means
 // no index. A record without any of these values is not served. Its entry is damage
 // that no checksum shows, such as an old page.
-func (rd *reader) decodeListed(raws []layout.Raw, keep bool, name string, values []string) (keys []string, objs []any, err error) {
+func (rd *reader) decodeListed(raws []layout.Raw, keep bool, name string, values []string) (
+	keys []string, objs []any, err error,
+) {
 	keys, objs = make([]string, len(raws)), make([]any, len(raws))
 	listed := oneOf(values)
 	err = rd.decodeEach(raws, func(i int, key string, r *format.Record) error {
 		keys[i] = key
 		if name != "" && !slices.ContainsFunc(r.ValuesOf(name), listed) {
-			return fmt.Errorf("index %s: %w: it lists %q under a value that its record does not have", name, ErrDamaged, key)
+			return fmt.Errorf("index %s: %w: it lists %q under a value that its record does not have", name,
+				ErrDamaged, key)
 		}
 		var err error
 		objs[i], err = rd.decode(key, r, keep)
@@ -251,7 +255,8 @@ func (rd *reader) get(key string) (obj any, exists bool, err error) {
 func (rd *reader) logClosed(err error) {
 	if errors.Is(err, ErrClosed) {
 		rd.closedLogged.Do(func() {
-			rd.s.db.log().Error(err, "The file is closed: lists of its objects are empty. Stop the goroutines that read it before DB.Close", "source", rd.s.name.String(), "file", rd.s.db.path)
+			rd.s.db.log().Error(err, "The file is closed: lists of its objects are empty. Stop the goroutines that "+
+				"read it before DB.Close", "source", rd.s.name.String(), "file", rd.s.db.path)
 		})
 	}
 }

@@ -104,7 +104,8 @@ func (s *Store) State() State {
 func (s *source) newestMeta() *sourceMeta {
 	m := s.metaNow()
 	if s.life.viewed {
-		_ = s.view(func(now *sourceMeta, _ sourceTx) error { m = now; return nil }) // otherwise it is the last one known
+		// otherwise it is the last one known
+		_ = s.view(func(now *sourceMeta, _ sourceTx) error { m = now; return nil })
 	}
 	return m
 }
@@ -141,9 +142,11 @@ func (hl *health) meet(err error) {
 			claim.health.meet(err)
 		}
 	case first && own:
-		hl.s.db.log().Error(err, "Damage found, some objects that the program has stored cannot be read", "source", hl.s.name.String(), "file", hl.s.db.path)
+		hl.s.db.log().Error(err, "Damage found, some objects that the program has stored cannot be read", "source",
+			hl.s.name.String(), "file", hl.s.db.path)
 	case first:
-		hl.s.db.log().Error(err, "Damage found, the source will be read from the server again", "source", hl.s.name.String(), "file", hl.s.db.path)
+		hl.s.db.log().Error(err, "Damage found, the source will be read from the server again", "source",
+			hl.s.name.String(), "file", hl.s.db.path)
 	}
 }
 

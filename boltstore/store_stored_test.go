@@ -28,9 +28,12 @@ func storedTimes(t *testing.T, s *Claimed, clk *testingclock.FakeClock) string {
 			t.Fatal(err)
 		}
 		for _, o := range page {
-			all = append(all, fmt.Sprintf("%s=%s %s", o.Key, o.Object.(*corev1.ConfigMap).Data["words"], clk.Since(o.Time)))
+			all = append(all, fmt.Sprintf("%s=%s %s", o.Key, o.Object.(*corev1.ConfigMap).Data["words"],
+				clk.Since(o.Time)))
 			one, ok, err := s.GetStored(o.Key)
-			if err != nil || !ok || one.Object != o.Object && one.Object.(*corev1.ConfigMap).ResourceVersion != o.Object.(*corev1.ConfigMap).ResourceVersion || !one.Time.Equal(o.Time) || one.Lost {
+			if err != nil || !ok || one.Object != o.Object &&
+				one.Object.(*corev1.ConfigMap).ResourceVersion != o.Object.(*corev1.ConfigMap).ResourceVersion ||
+				!one.Time.Equal(o.Time) || one.Lost {
 				t.Fatalf("%+v %v %v, and the page has %+v", one, ok, err, o)
 			}
 		}
@@ -186,12 +189,13 @@ func TestFilledByInformer(t *testing.T) {
 
 // TestKey: Key is the claim's key, and errors and panics of its function are errors.
 func TestKey(t *testing.T) {
-	s := claimTest(t, openTest(t, testPath(t), Options{Durability: DurabilityProcess}), Claim{KeyFunc: func(obj any) (string, error) {
-		if obj == nil {
-			panic("nil")
-		}
-		return cache.MetaNamespaceKeyFunc(obj)
-	}})
+	s := claimTest(t, openTest(t, testPath(t), Options{Durability: DurabilityProcess}),
+		Claim{KeyFunc: func(obj any) (string, error) {
+			if obj == nil {
+				panic("nil")
+			}
+			return cache.MetaNamespaceKeyFunc(obj)
+		}})
 	if key, err := s.Key(at(5, "x")); err != nil || key != "a/o" {
 		t.Error(key, err)
 	}

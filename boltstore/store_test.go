@@ -20,9 +20,11 @@ var configMaps = Source{Version: "v1", Resource: "configmaps", Form: FormTyped}
 // a value longer than bbolt's keys may be.
 var indexers = cache.Indexers{
 	cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
-	"words":              func(o any) ([]string, error) { return strings.Split(o.(*corev1.ConfigMap).Data["words"], ","), nil },
-	"long":               func(o any) ([]string, error) { return []string{o.(*corev1.ConfigMap).Data["long"]}, nil },
-	"":                   func(o any) ([]string, error) { return nil, nil },
+	"words": func(o any) ([]string, error) {
+		return strings.Split(o.(*corev1.ConfigMap).Data["words"], ","), nil
+	},
+	"long": func(o any) ([]string, error) { return []string{o.(*corev1.ConfigMap).Data["long"]}, nil },
+	"":     func(o any) ([]string, error) { return nil, nil },
 }
 
 func randomMap(r *rand.Rand, rv int) *corev1.ConfigMap {
@@ -36,7 +38,9 @@ func randomMap(r *rand.Rand, rv int) *corev1.ConfigMap {
 // TestStoreIsAnIndexer runs random programs side by side with client-go's.
 func TestStoreIsAnIndexer(t *testing.T) {
 	for _, memory := range []int64{1 << 30, -1, 300_000} {
-		t.Run(fmt.Sprint("memory ", memory), func(t *testing.T) { testStoreIsAnIndexer(t, Options{ObjectMemory: memory}) })
+		t.Run(fmt.Sprint("memory ", memory), func(t *testing.T) {
+			testStoreIsAnIndexer(t, Options{ObjectMemory: memory})
+		})
 	}
 }
 
@@ -113,7 +117,8 @@ func compareIndexers(t *testing.T, model, store cache.Indexer) {
 		a, aok, aerr := model.GetByKey(key)
 		b, bok, berr := store.GetByKey(key)
 		if aok != bok || aerr != nil || berr != nil || !apiequality.Semantic.DeepEqual(a, b) {
-			t.Fatalf("GetByKey(%q): %.300q %v %v, ours %.300q %v %v", key, fmt.Sprint(a), aok, aerr, fmt.Sprint(b), bok, berr)
+			t.Fatalf("GetByKey(%q): %.300q %v %v, ours %.300q %v %v", key, fmt.Sprint(a), aok, aerr, fmt.Sprint(b),
+				bok, berr)
 		}
 	}
 	for name := range indexers {
@@ -187,7 +192,8 @@ func TestErrorsOfClientGo(t *testing.T) {
 		err := i.(cache.TransactionStore).Transaction(
 			cache.Transaction{Type: cache.TransactionTypeAdd, Object: "no object"},
 			cache.Transaction{Type: cache.TransactionTypeAdd, Object: configMap("a", "b", 1, nil)})
-		if err == nil || err.TotalTransactions != 2 || !slices.Equal(err.SuccessfulIndices, []int{1}) || len(err.Errors) != 1 {
+		if err == nil || err.TotalTransactions != 2 || !slices.Equal(err.SuccessfulIndices, []int{1}) ||
+			len(err.Errors) != 1 {
 			t.Errorf("%T: Transaction: %+v", i, err)
 		}
 	}
@@ -222,7 +228,8 @@ func TestIndexersChange(t *testing.T) {
 		}
 		if life.write {
 			for i := range 20 {
-				obj := configMap("ns", fmt.Sprint(i), n*100+i+1, map[string]string{"a": fmt.Sprint(i % 3), "b": fmt.Sprint(i%5 + n)})
+				obj := configMap("ns", fmt.Sprint(i), n*100+i+1,
+					map[string]string{"a": fmt.Sprint(i % 3), "b": fmt.Sprint(i%5 + n)})
 				if err := s.Add(obj); err != nil {
 					t.Fatal(err)
 				}

@@ -83,7 +83,8 @@ func asKnown(obj any, transform func(any) (any, error)) (any, error) {
 		namespace, name = known.GetNamespace(), known.GetName()
 	}
 	obj, err := transform(obj)
-	if m := objmeta.Of(obj); err == nil && known != nil && m != nil && (m.GetNamespace() != namespace || m.GetName() != name) {
+	if m := objmeta.Of(obj); err == nil && known != nil && m != nil &&
+		(m.GetNamespace() != namespace || m.GetName() != name) {
 		m.SetNamespace(namespace)
 		m.SetName(name)
 	}

@@ -76,7 +76,8 @@ func (cl *claims) viewOf(m *sourceMeta) (Claim, error) {
 		return Claim{Source: m.Source, Example: u, Codec: s.coder.codec}, nil
 	}
 	if _, id, own := strings.Cut(m.TypeHash, ofCodec); own && err == nil && m.Contents != contentsNone {
-		err = fmt.Errorf("a codec of a program's own, %s, has stored its objects: they can be read while that program runs, from its DB or over its socket", id)
+		err = fmt.Errorf("a codec of a program's own, %s, has stored its objects: they can be read while that "+
+			"program runs, from its DB or over its socket", id)
 	}
 	return Claim{Source: m.Source, Example: example}, err
 }

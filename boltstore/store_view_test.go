@@ -21,7 +21,8 @@ func TestViewDoesNotWrite(t *testing.T) {
 		if readOnly {
 			closeTest(t, db)
 			db = openTest(t, path, Options{ReadOnly: true})
-			if _, err := db.Claim(Claim{Source: configMaps, Example: &corev1.ConfigMap{}}); err == nil || !strings.Contains(err.Error(), "DB.View") {
+			if _, err := db.Claim(Claim{Source: configMaps, Example: &corev1.ConfigMap{}}); err == nil ||
+				!strings.Contains(err.Error(), "DB.View") {
 				t.Errorf("a claim of a file that was opened read-only: %v", err)
 			}
 		}
@@ -72,7 +73,8 @@ func TestViewState(t *testing.T) {
 		t.Fatal(err)
 	}
 	relist(t, s, "7", RelistOptions{}, []runtime.Object{configMap("a", "b", 5, nil)}, 10)
-	if st := v.State(); len(v.List()) != 1 || !st.Synced || st.ResourceVersion != "7" || st.Objects != 1 || st.ConfirmedAge == nil {
+	if st := v.State(); len(v.List()) != 1 || !st.Synced || st.ResourceVersion != "7" || st.Objects != 1 ||
+		st.ConfirmedAge == nil {
 		t.Errorf("%+v", st)
 	}
 	if rv := v.LastStoreSyncResourceVersion(); rv != "7" {

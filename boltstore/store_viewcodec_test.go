@@ -28,7 +28,8 @@ func TestViewOfAClaimWithACodec(t *testing.T) {
 	closeTest(t, db)
 
 	db = openTest(t, path, Options{})
-	if _, err := db.View(configMaps); err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "codec of a program's own, 200") {
+	if _, err := db.View(configMaps); err == nil || errors.Is(err, ErrDamaged) ||
+		!strings.Contains(err.Error(), "codec of a program's own, 200") {
 		t.Errorf("a view that does not know the codec: %v", err)
 	}
 	s := claimTest(t, db, claim)

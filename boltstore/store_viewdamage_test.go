@@ -38,8 +38,9 @@ func TestViewTellsClaim(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	page := []runtime.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "u", ResourceVersion: "1",
-		Labels: map[string]string{"find": "precious"}}}}
+	page := []runtime.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "u",
+		ResourceVersion: "1",
+		Labels:          map[string]string{"find": "precious"}}}}
 	relist := func(version string) {
 		t.Helper()
 		r, err := pods.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})

@@ -46,7 +46,9 @@ func TestViewOfALateIndex(t *testing.T) {
 	if _, err := v.ByIndex("late", "a"); err == nil || err.Error() != "Index with name late does not exist" {
 		t.Fatal(err)
 	}
-	must(t, s.AddIndexers(cache.Indexers{"late": func(o any) ([]string, error) { return []string{o.(*corev1.ConfigMap).Name}, nil }}))
+	must(t, s.AddIndexers(cache.Indexers{"late": func(o any) ([]string, error) {
+		return []string{o.(*corev1.ConfigMap).Name}, nil
+	}}))
 	waitBuilt(t, s, "late")
 	if keys, err := v.IndexKeys("late", "a"); err != nil || len(keys) != 1 {
 		t.Errorf("IndexKeys: %q, %v", keys, err)

@@ -59,7 +59,8 @@ func (s *Claimed) writeOne(typ cache.DeltaType, obj any) error {
 	if err != nil {
 		return err
 	}
-	return s.write(&Batch{Changes: []*Change{c}, seen: seenIn(obj)}) // without ResourceVersion: an object's version is no resume point
+	// without ResourceVersion: an object's version is no resume point
+	return s.write(&Batch{Changes: []*Change{c}, seen: seenIn(obj)})
 }
 
 // seenIn is the version of an object, nil if it can have none.
@@ -102,7 +103,8 @@ func (s *Claimed) write(b *Batch) error {
 	s.mu.Lock()
 	if s.ending() { // what comes from now on must not keep Close or Release waiting
 		s.mu.Unlock()
-		return fmt.Errorf("boltstore: write to %s: its informer has ended and released it, or the file is being closed: %w", s.name, ErrClosed)
+		return fmt.Errorf("boltstore: write to %s: its informer has ended and released it, or the file is being "+
+			"closed: %w", s.name, ErrClosed)
 	}
 	if s.writer.producer != nil {
 		s.mu.Unlock()

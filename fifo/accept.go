@@ -28,7 +28,8 @@ func (q *Queue) Delete(obj any) error { return q.accept(cache.Deleted, obj) }
 
 func (q *Queue) accept(typ cache.DeltaType, obj any) error {
 	it := acceptedItem{rv: versionOf(obj), came: q.now()}
-	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); !tombstone && (it.rv == "" || typ == cache.Deleted && q.passed(it.rv)) {
+	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); !tombstone &&
+		(it.rv == "" || typ == cache.Deleted && q.passed(it.rv)) {
 		q.store.NoteFacts(func(f *listing.Facts) { f.Stands = true })
 	}
 	var err error
@@ -100,7 +101,8 @@ func (q *Queue) transformed(obj any) (out any, err error) {
 		return nil, err
 	}
 	if is := reflect.TypeOf(out); is != given && is != q.store.ObjectType() {
-		return nil, fmt.Errorf("fifo: the transform returned %v, and the file keeps %v: let it return that type; the informer does not sync until then", is, q.store.ObjectType())
+		return nil, fmt.Errorf("fifo: the transform returned %v, and the file keeps %v: let it return that type; "+
+			"the informer does not sync until then", is, q.store.ObjectType())
 	}
 	return out, nil
 }

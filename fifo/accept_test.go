@@ -67,7 +67,8 @@ func TestUnknownDeletes(t *testing.T) {
 		}
 		told = append(told, fmt.Sprintf("%s %s %s", d.Type, e.Key, versionOf(obj)))
 	}
-	if want := []string{"Deleted ns/b 5", "Deleted ns/b 31", "Deleted ns/b 34", "Deleted ns/a 41"}; !slices.Equal(told, want) {
+	if want := []string{"Deleted ns/b 5", "Deleted ns/b 31", "Deleted ns/b 34",
+		"Deleted ns/a 41"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 }
@@ -101,7 +102,8 @@ func TestDeltaHasPrevious(t *testing.T) {
 			got = prev.(*corev1.ConfigMap).ResourceVersion
 		}
 		obj, err := e.Object()
-		if err != nil || d.Type != st.typ || got != st.previous || obj.(*corev1.ConfigMap).ResourceVersion != fmt.Sprint(st.rv) {
+		if err != nil || d.Type != st.typ || got != st.previous ||
+			obj.(*corev1.ConfigMap).ResourceVersion != fmt.Sprint(st.rv) {
 			t.Fatalf("at %d: %s, previous %q, %v %v", st.rv, d.Type, got, obj, err)
 		}
 	}
@@ -189,7 +191,8 @@ func TestUnstorableFinalState(t *testing.T) {
 			}
 			// The pages have versions 9 to 12, so the watch brings the changes in
 			// between.
-			if err := errors.Join(r.Page([]runtime.Object{object("a", 12)}), r.Commit(t.Context(), "9", "12", "12")); err != nil {
+			if err := errors.Join(r.Page([]runtime.Object{object("a", 12)}),
+				r.Commit(t.Context(), "9", "12", "12")); err != nil {
 				t.Fatal(err)
 			}
 			broken = true
@@ -277,7 +280,8 @@ func TestFullInAWindow(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
 		q.mu.Lock()
-		accepted, none := q.counts.accepted, len(q.output.deltas) == 0 && len(q.batch.inflight) == 0 && q.batch.bytes < q.most
+		accepted, none := q.counts.accepted, len(q.output.deltas) == 0 && len(q.batch.inflight) == 0 &&
+			q.batch.bytes < q.most
 		q.mu.Unlock()
 		switch {
 		case !none:
@@ -325,7 +329,8 @@ func TestKindOfAnEvent(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }() // the test looks at the kind only
 	s, err := db.Claim(boltstore.Claim{
-		Source:  boltstore.Source{Group: "example.com", Version: "v1", Resource: "widgets", Form: boltstore.FormUnstructured},
+		Source: boltstore.Source{Group: "example.com", Version: "v1", Resource: "widgets",
+			Form: boltstore.FormUnstructured},
 		Example: &unstructured.Unstructured{},
 	})
 	if err != nil {

@@ -201,7 +201,9 @@ func beside(t *testing.T, rnd *rand.Rand, replaces bool) {
 			each("resync", func(q cache.Queue) error { return q.Resync() })
 		case dice < 17:
 			rv++
-			each("bookmark", func(q cache.Queue) error { return q.(interface{ Bookmark(string) error }).Bookmark(fmt.Sprint(rv)) })
+			each("bookmark", func(q cache.Queue) error {
+				return q.(interface{ Bookmark(string) error }).Bookmark(fmt.Sprint(rv))
+			})
 		case dice < 18 && replaces:
 			drain() // a Reflector lists again when the watch has ended; queued changes are told before
 			replace()

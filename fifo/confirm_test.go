@@ -22,7 +22,8 @@ func TestConfirmedWhen(t *testing.T) {
 	is := func(when string, confirmed, proven time.Time) {
 		t.Helper()
 		if !q.Confirmed().Equal(confirmed) || !q.Proven().Equal(proven) {
-			t.Errorf("%s: confirmed %v, want %v; proven %v, want %v", when, q.Confirmed().Unix(), confirmed.Unix(), q.Proven().Unix(), proven.Unix())
+			t.Errorf("%s: confirmed %v, want %v; proven %v, want %v", when, q.Confirmed().Unix(), confirmed.Unix(),
+				q.Proven().Unix(), proven.Unix())
 		}
 	}
 	if err := q.Add(object("x", 5)); err != nil {

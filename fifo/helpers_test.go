@@ -61,7 +61,8 @@ func newFile(t *testing.T, db boltstore.Options, o settings) (*Queue, *boltstore
 }
 
 func object(name string, rv int) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", ResourceVersion: fmt.Sprint(rv)}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns",
+		ResourceVersion: fmt.Sprint(rv)}}
 }
 
 // pop returns the next delta, at the latest after a while.

@@ -41,7 +41,8 @@ func TestConfirmListed(t *testing.T) {
 	}
 	asked := now
 	now = now.Add(time.Second)
-	if ok, _ := listed("9", asked); !ok || !q.Confirmed().Equal(asked) || !q.Proven().Equal(asked) || q.Reached() || q.AcceptedVersion() != "5" {
+	if ok, _ := listed("9", asked); !ok || !q.Confirmed().Equal(asked) || !q.Proven().Equal(asked) || q.Reached() ||
+		q.AcceptedVersion() != "5" {
 		t.Errorf("confirmed %v, reached %v, at %s", q.Confirmed(), q.Reached(), q.AcceptedVersion())
 	}
 	if q.HasSynced() {
@@ -121,7 +122,8 @@ func TestNotListedOnTheWay(t *testing.T) {
 	q.Committed(nil)
 	q.wake = committer
 	q.Close()
-	if ok, stands := q.ConfirmListed(Listed{"9", time.Unix(1000, 0), "9", q.Stored()}); ok || stands || !q.Confirmed().IsZero() {
+	if ok, stands := q.ConfirmListed(Listed{"9", time.Unix(1000, 0), "9", q.Stored()}); ok || stands ||
+		!q.Confirmed().IsZero() {
 		t.Error("confirmed after the end")
 	}
 }

@@ -32,7 +32,8 @@ func (q *Queue) Replace(list []any, rv string) error {
 	for _, o := range list {
 		ro, ok := o.(runtime.Object)
 		if !ok {
-			return fmt.Errorf("fifo: replace the contents of %s: a %T is no runtime.Object; list API objects only", q.store.Source(), o)
+			return fmt.Errorf("fifo: replace the contents of %s: a %T is no runtime.Object; list API objects only",
+				q.store.Source(), o)
 		}
 		objs = append(objs, ro)
 	}
@@ -156,7 +157,8 @@ func (q *Queue) pushRelisted(r Relisted) {
 func (r *Relist) unstored(_ runtime.Object, err error) {
 	r.q.fail(err)
 	if r.failed++; r.failed&(r.failed-1) == 0 { // the first, the second, the fourth, and so on
-		r.q.log.Error(err, "A listed object cannot be stored, it will be read again", "source", r.q.store.Source().String(), "objects", r.failed)
+		r.q.log.Error(err, "A listed object cannot be stored, it will be read again", "source",
+			r.q.store.Source().String(), "objects", r.failed)
 	}
 }
 
@@ -197,7 +199,8 @@ func (r *Relist) end(ctx context.Context, rv, newest, target string, confirmed t
 		q.push(outgoing{delta: &cache.Delta{Type: e.Type, Object: e}, size: e.Size()})
 	}
 	if entries == nil {
-		q.push(outgoing{delta: &cache.Delta{Type: cache.ReplacedAll, Object: Relisted{ResourceVersion: rv, First: r.First()}}})
+		q.push(outgoing{delta: &cache.Delta{Type: cache.ReplacedAll,
+			Object: Relisted{ResourceVersion: rv, First: r.First()}}})
 	}
 	q.counts.accepted++
 	q.counts.lastChange, q.counts.inFile = q.counts.accepted, q.counts.accepted

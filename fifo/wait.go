@@ -28,7 +28,8 @@ func (q *Queue) WaitDone(ctx context.Context) error {
 	return q.wait(ctx, func() bool { return true })
 }
 
-var errNoVersion = errors.New("fifo: there is no version to wait for: give the resourceVersion of the object that the server returned for the write")
+var errNoVersion = errors.New("fifo: there is no version to wait for: give the resourceVersion of the object that " +
+	"the server returned for the write")
 
 // WaitConfirmed returns nil once the server has confirmed the state at the given time or
 // later, and all of it is in the file and has been popped. With proven only the answer to

@@ -41,7 +41,8 @@ type finding struct {
 	sure bool
 }
 
-var errNoCluster = errors.New("reflector: the cluster that answers has no kube-system yet, so nothing shows whether it is the same")
+var errNoCluster = errors.New("reflector: the cluster that answers has no kube-system yet, so nothing shows " +
+	"whether it is the same")
 
 // otherCluster finds out whether the server is that of another cluster than the
 // file's. If it is, the file's contents are removed.

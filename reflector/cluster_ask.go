@@ -62,7 +62,8 @@ func (t *transport) askClusterUID(req *http.Request, server string) (k clusterAn
 	case resp.StatusCode == http.StatusNotFound:
 		k.none = true
 		return k, nil
-	case resp.StatusCode >= 300 && resp.StatusCode < 500 && resp.StatusCode != http.StatusRequestTimeout && resp.StatusCode != http.StatusTooManyRequests:
+	case resp.StatusCode >= 300 && resp.StatusCode < 500 && resp.StatusCode != http.StatusRequestTimeout &&
+		resp.StatusCode != http.StatusTooManyRequests:
 		return k, nil // the server does not say
 	case resp.StatusCode != http.StatusOK:
 		return k, fmt.Errorf("reflector: ask for the cluster's identity: %w", failed(resp))

@@ -35,7 +35,9 @@ func TestUIDLearnedLater(t *testing.T) {
 						first = apierrors.NewNotFound(namespaces, "kube-system")
 					}
 					kube := func(on *atomic.Bool) func(*http.Request) bool {
-						return func(r *http.Request) bool { return on.Load() && strings.HasSuffix(r.URL.Path, "/kube-system") }
+						return func(r *http.Request) bool {
+							return on.Load() && strings.HasSuffix(r.URL.Path, "/kube-system")
+						}
 					}
 					f.sim.FailNext(kube(&starting), 1<<30, kubesim.Answer(first))
 					f.sim.FailNext(kube(&broken), 1<<30, nil)
@@ -62,7 +64,8 @@ func TestUIDLearnedLater(t *testing.T) {
 						t.Errorf("it is %s, and noted is %q", f.clusterUID(), f.store.State().ClusterUID)
 					}
 					f.recreate(1_000_000)
-					if !until(func() bool { return f.store.Epoch() == 1 && f.differs() == "" }) { // the queue may not know yet
+					// the queue may not know yet
+					if !until(func() bool { return f.store.Epoch() == 1 && f.differs() == "" }) {
 						t.Errorf("not emptied: %s", f.State())
 					}
 					f.ofTheCluster()

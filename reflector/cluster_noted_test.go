@@ -64,7 +64,9 @@ func TestAnotherClusterBehindARetry(t *testing.T) {
 	bubble(t, 6, kubesim.Options{InitialRV: 1000}, Options{pageSize: 3}, func(f *fixture) {
 		var breaks atomic.Bool
 		breaks.Store(true)
-		f.sim.FailNext(func(r *http.Request) bool { return breaks.Load() && r.URL.Query().Get("limit") == "3" }, 1<<30, nil)
+		f.sim.FailNext(func(r *http.Request) bool {
+			return breaks.Load() && r.URL.Query().Get("limit") == "3"
+		}, 1<<30, nil)
 		f.reflect()
 		after(4500 * time.Millisecond)
 		f.recreate(1_000_000)

@@ -26,14 +26,15 @@ type originKey struct{}
 
 // trace returns a context whose requests origin notes.
 func (o *origin) trace(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(context.WithValue(ctx, originKey{}, o), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		conn := info.Conn.LocalAddr().String() + " " + info.Conn.RemoteAddr().String()
-		o.anew = o.anew || o.conn != "" && o.conn != conn
-		o.conn = conn
-		o.self = ofThisMachine(info.Conn)
-	}})
+	return httptrace.WithClientTrace(context.WithValue(ctx, originKey{}, o),
+		&httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			conn := info.Conn.LocalAddr().String() + " " + info.Conn.RemoteAddr().String()
+			o.anew = o.anew || o.conn != "" && o.conn != conn
+			o.conn = conn
+			o.self = ofThisMachine(info.Conn)
+		}})
 }
 
 // noteAnswer notes the server's time in the answer to a list.

@@ -37,11 +37,13 @@ func TestServerHere(t *testing.T) {
 	} {
 		told := false
 		l := &origin{dated: func(time.Time) { told = true }}
-		req, err := http.NewRequestWithContext(l.trace(t.Context()), http.MethodGet, "https://server/api/v1/configmaps", nil)
+		req, err := http.NewRequestWithContext(l.trace(t.Context()), http.MethodGet,
+			"https://server/api/v1/configmaps", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{Conn: addressed{local: tc.local, remote: tc.remote}})
+		httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{Conn: addressed{local: tc.local,
+			remote: tc.remote}})
 		noteAnswer(req, &http.Response{Header: http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}}})
 		if told != tc.vouches {
 			t.Errorf("%s: vouches is %v", tc.name, told)

@@ -72,12 +72,15 @@ func TestIsOther(t *testing.T) {
 		want  bool
 	}{
 		{"another UID", known, listing.Server{Address: "https://a", CA: "ca", ClusterUID: "other"}, true},
-		{"the same UID, all else another", known, listing.Server{Address: "https://b", CA: "cb", ClusterUID: "uid"}, false},
+		{"the same UID, all else another", known, listing.Server{Address: "https://b", CA: "cb", ClusterUID: "uid"},
+			false},
 		{"another address", known, listing.Server{Address: "https://b", CA: "ca"}, false},
 		{"another CA", known, listing.Server{Address: "https://a", CA: "cb"}, false},
 		{"another address and CA", known, listing.Server{Address: "https://b", CA: "cb"}, true},
-		{"a UID where none was known, another address and CA", unknown, listing.Server{Address: "https://b", CA: "cb", ClusterUID: "uid"}, true},
-		{"a UID where none was known", unknown, listing.Server{Address: "https://a", CA: "ca", ClusterUID: "uid"}, false},
+		{"a UID where none was known, another address and CA", unknown,
+			listing.Server{Address: "https://b", CA: "cb", ClusterUID: "uid"}, true},
+		{"a UID where none was known", unknown, listing.Server{Address: "https://a", CA: "ca", ClusterUID: "uid"},
+			false},
 		{"nothing is known", boltstore.State{}, listing.Server{Address: "https://b", CA: "cb"}, false},
 	} {
 		if got := isOther(c.known, c.by); got != c.want {
@@ -115,7 +118,9 @@ func TestClusterThatDoesNotTell(t *testing.T) {
 		before := f.store.State()
 		var refused atomic.Bool
 		refused.Store(true)
-		f.sim.FailNext(func(r *http.Request) bool { return refused.Load() && strings.HasSuffix(r.URL.Path, "/kube-system") }, 1<<30,
+		f.sim.FailNext(func(r *http.Request) bool {
+			return refused.Load() && strings.HasSuffix(r.URL.Path, "/kube-system")
+		}, 1<<30,
 			kubesim.Answer(apierrors.NewForbidden(corev1.Resource("namespaces"), "kube-system", errors.New("no"))))
 		f.recreate(1_000_000)
 		after(10 * time.Minute)
@@ -160,7 +165,8 @@ func TestUnseenClient(t *testing.T) {
 		f.cluster.server, f.requests.server = "", ""
 		f.link.expired()
 		f.requests.lw = cache.ToListerWatcherWithContext(cache.NewListWatchFromClient(
-			kubernetes.NewForConfigOrDie(f.sim.RESTConfig()).CoreV1().RESTClient(), "configmaps", "", fields.Everything()))
+			kubernetes.NewForConfigOrDie(f.sim.RESTConfig()).CoreV1().RESTClient(), "configmaps", "",
+			fields.Everything()))
 		f.watch()
 		if st := f.State(); st.Relists[ReasonExpired] != 1 {
 			t.Errorf("%s, relists %v", st, st.Relists)
@@ -216,7 +222,9 @@ func TestRefusedByAnotherCluster(t *testing.T) {
 		f.takeTold()
 		var refused atomic.Bool
 		refused.Store(true)
-		f.sim.FailNext(func(*http.Request) bool { return refused.Load() }, 1<<30, kubesim.Answer(apierrors.NewUnauthorized("who are you")))
+		f.sim.FailNext(func(*http.Request) bool {
+			return refused.Load()
+		}, 1<<30, kubesim.Answer(apierrors.NewUnauthorized("who are you")))
 		f.recreate(1_000_000)
 		after(5 * time.Minute)
 		if told := f.takeTold(); told != "" || len(f.store.ListKeys()) != 3 {

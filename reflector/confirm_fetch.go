@@ -38,7 +38,8 @@ func (t *transport) noteTemplate(req *http.Request) {
 		return
 	}
 	src, err := sourceOf(req.URL)
-	if err != nil || src.Group != m.of.Group || src.Version != m.of.Version || src.Resource != m.of.Resource || src.Namespace != m.of.Namespace {
+	if err != nil || src.Group != m.of.Group || src.Version != m.of.Version || src.Resource != m.of.Resource ||
+		src.Namespace != m.of.Namespace {
 		return
 	}
 	m.mu.Lock()
@@ -87,7 +88,8 @@ func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err err
 	}
 	req.Header.Set("Accept", accept)
 	q := req.URL.Query()
-	for _, of := range []string{"watch", "resourceVersion", "resourceVersionMatch", "timeout", "timeoutSeconds", "allowWatchBookmarks", "sendInitialEvents"} {
+	for _, of := range []string{"watch", "resourceVersion", "resourceVersionMatch", "timeout", "timeoutSeconds",
+		"allowWatchBookmarks", "sendInitialEvents"} {
 		q.Del(of)
 	}
 	q.Set("limit", strconv.FormatInt(ask.objects, 10))

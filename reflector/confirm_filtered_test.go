@@ -38,8 +38,10 @@ func TestListFunctionThatLeavesOut(t *testing.T) {
 			}
 			after(time.Minute)
 			st := f.State()
-			if n := st.Relists[ReasonDiffers]; n != want || f.store.Facts().Filtered != (life > 0) || st.Uncompared != (life == 2) {
-				t.Errorf("life %d: %d relists, filtered %v, uncompared %v", life, n, f.store.Facts().Filtered, st.Uncompared)
+			if n := st.Relists[ReasonDiffers]; n != want || f.store.Facts().Filtered != (life > 0) ||
+				st.Uncompared != (life == 2) {
+				t.Errorf("life %d: %d relists, filtered %v, uncompared %v", life, n, f.store.Facts().Filtered,
+					st.Uncompared)
 			}
 			if life == 2 {
 				for range 3 { // a relist because of the number of objects may put the audit off

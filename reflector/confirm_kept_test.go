@@ -15,7 +15,9 @@ func TestFreshAfterARelist(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{AuditEvery: time.Hour}, func(f *fixture) {
 		f.reflect()
 		after(30 * time.Second)
-		f.onSmallLists(func(*http.Request) { time.Sleep(100 * time.Millisecond) }) // the bubble's clock, which takes no time; in it the audit becomes due, and it is time that makes it so, no signal
+		// the bubble's clock, which takes no time; in it the audit becomes due, and it is time
+		// that makes it so, no signal
+		f.onSmallLists(func(*http.Request) { time.Sleep(100 * time.Millisecond) })
 		d, ok := f.audit.in()
 		if !ok {
 			t.Fatal("no audit")

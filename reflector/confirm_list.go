@@ -84,14 +84,16 @@ func (s *Reflector) prove(ctx context.Context, t *template, changed *changedSinc
 		s.disproved(p.rv)
 	}
 	took := s.clock.Since(began)
-	if err != nil && waited && (ctx.Err() == nil && !errors.Is(err, errBroke) || took > time.Second) { // a bookmark came no later
+	// a bookmark came no later
+	if err != nil && waited && (ctx.Err() == nil && !errors.Is(err, errBroke) || took > time.Second) {
 		s.proving.inVain(s.clock.Now())
 	}
 	if err != nil && ctx.Err() == nil {
 		s.log.V(1).Info("A list does not confirm", "source", s.store.Source().String(), "reason", err.Error())
 		return false
 	}
-	s.log.V(2).Info("Compared with a list", "source", s.store.Source().String(), "objects", p.objects, "took", took, "error", err)
+	s.log.V(2).Info("Compared with a list", "source", s.store.Source().String(), "objects", p.objects, "took", took,
+		"error", err)
 	return err == nil
 }
 
@@ -235,14 +237,16 @@ func (p *proof) listObjects(ctx context.Context) error {
 		err = meta.EachListItem(list, func(obj runtime.Object) error {
 			m, err := meta.Accessor(obj)
 			if err == nil {
-				listed = append(listed, listing.Object{Namespace: m.GetNamespace(), Name: m.GetName(), UID: string(m.GetUID()), ResourceVersion: m.GetResourceVersion()})
+				listed = append(listed, listing.Object{Namespace: m.GetNamespace(), Name: m.GetName(),
+					UID: string(m.GetUID()), ResourceVersion: m.GetResourceVersion()})
 			}
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		if err := p.compare(listed, metav1.ListMeta{ResourceVersion: listVersion(about), Continue: about.GetContinue()}); err != nil {
+		if err := p.compare(listed, metav1.ListMeta{ResourceVersion: listVersion(about),
+			Continue: about.GetContinue()}); err != nil {
 			return err
 		}
 	}
@@ -251,8 +255,10 @@ func (p *proof) listObjects(ctx context.Context) error {
 
 // compare notes the objects of a page that the file lacks.
 func (p *proof) compare(listed []listing.Object, about metav1.ListMeta) error {
-	if c, err := resourceversion.CompareResourceVersion(about.ResourceVersion, p.least); err != nil || c < 0 || p.rv != "" && about.ResourceVersion != p.rv {
-		return fmt.Errorf("%w: the list is of version %q, after %q, and %q is wanted", errNotWorth, about.ResourceVersion, p.rv, p.least)
+	if c, err := resourceversion.CompareResourceVersion(about.ResourceVersion, p.least); err != nil || c < 0 ||
+		p.rv != "" && about.ResourceVersion != p.rv {
+		return fmt.Errorf("%w: the list is of version %q, after %q, and %q is wanted", errNotWorth,
+			about.ResourceVersion, p.rv, p.least)
 	}
 	lacking, _, err := p.s.store.Holds(listed, 0, nil)
 	if err != nil {

@@ -43,7 +43,8 @@ func (s *Reflector) askForWaiting(ctx context.Context, rv string) *pageAnswer {
 		return nil // a bookmark moves the resume point, or a list of everything
 	}
 	a, err := s.listFew(ctx, false)
-	answers := a != nil && a.about.Continue == "" && (listVersion(&a.about) == rv || versions.Newer(listVersion(&a.about), rv))
+	answers := a != nil && a.about.Continue == "" &&
+		(listVersion(&a.about) == rv || versions.Newer(listVersion(&a.about), rv))
 	if err != nil || a.took > bookmarkAfter {
 		s.proving.inVain(now)
 	}
@@ -91,7 +92,8 @@ func (s *Reflector) listFew(ctx context.Context, start bool) (*pageAnswer, error
 		objects: objects + max(objects/8, 8), soon: true,
 	})
 	if err = g.end(err); err != nil {
-		s.log.V(1).Info("A list does not ask for the version", "source", s.store.Source().String(), "reason", err.Error())
+		s.log.V(1).Info("A list does not ask for the version", "source", s.store.Source().String(), "reason",
+			err.Error())
 		if !showsNothing(err) {
 			err = fmt.Errorf("list the metadata of %s: %w", s.store.Source(), err)
 		}

@@ -32,7 +32,10 @@ func TestListIsTheQuestion(t *testing.T) {
 		{"a delete", 5, 50 * time.Millisecond, func(f *fixture) { f.delete("cm1") }},
 		{"an add", 5, 50 * time.Millisecond, func(f *fixture) { f.create("new") }},
 		{"an update", 5, 50 * time.Millisecond, func(f *fixture) { f.put("cm1", 10, 1) }},
-		{"an object that has come and gone", 5, 50 * time.Millisecond, func(f *fixture) { f.create("new"); f.delete("new") }},
+		{"an object that has come and gone", 5, 50 * time.Millisecond, func(f *fixture) {
+			f.create("new")
+			f.delete("new")
+		}},
 		{"all deletes", 2, 50 * time.Millisecond, func(f *fixture) { f.delete("cm0"); f.delete("cm1") }},
 		{"more adds than a page has", 5, 0, func(f *fixture) {
 			for i := range 20 {
@@ -147,15 +150,17 @@ func TestNoListWhereVersionsAreTranslated(t *testing.T) {
 		if _, err := sim.Start(); err != nil {
 			t.Fatal(err)
 		}
-		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{}, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
-			watches := cache.ToListerWatcherWithContext(lw)
-			return &cache.ListWatch{ListWithContextFunc: watches.ListWithContext, WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				if translated {
-					o.ResourceVersion = "1" + o.ResourceVersion
-				}
-				return watches.WatchWithContext(ctx, o)
-			}}
-		})
+		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{}, func(*rest.Config) {},
+			func(lw cache.ListerWatcher) cache.ListerWatcher {
+				watches := cache.ToListerWatcherWithContext(lw)
+				return &cache.ListWatch{ListWithContextFunc: watches.ListWithContext,
+					WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+						if translated {
+							o.ResourceVersion = "1" + o.ResourceVersion
+						}
+						return watches.WatchWithContext(ctx, o)
+					}}
+			})
 		f.asleep()
 		if a, err := f.askByList(t.Context()); err != nil || (a == nil) != translated {
 			t.Errorf("versions are translated: %v; the list is %v, %v", translated, a, err)
@@ -170,7 +175,9 @@ func TestListOfASilentServer(t *testing.T) {
 		f.asleep()
 		silent := &atomic.Bool{}
 		silent.Store(true)
-		f.sim.FailNext(func(*http.Request) bool { return silent.Load() }, 1<<30, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		f.sim.FailNext(func(*http.Request) bool {
+			return silent.Load()
+		}, 1<<30, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		f.reflect()
 		after(askPatience + time.Second)
 		if st := f.State(); st.Phase != PhaseOffline {

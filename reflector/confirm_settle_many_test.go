@@ -53,7 +53,8 @@ func TestLiesAboutMany(t *testing.T) {
 				after(time.Minute)
 				tc.change(f)
 				if tc.n > 20 {
-					f.store.NoteFacts(func(f *listing.Facts) { f.MetadataSize = startBytes/uint64(tc.n) + 1 }) // too much for a question
+					// too much for a question
+					f.store.NoteFacts(func(f *listing.Facts) { f.MetadataSize = startBytes/uint64(tc.n) + 1 })
 				}
 				if strings.HasPrefix(name, "nothing waits") {
 					f.other()
@@ -72,7 +73,8 @@ func TestLiesAboutMany(t *testing.T) {
 				f.takeTold()
 				f.reflect()
 				after(20 * time.Second)
-				if st := f.State(); f.differs() != "" || st.Uncompared || st.Relists[ReasonDiffers] != 1 || len(st.Relists) != 1 {
+				if st := f.State(); f.differs() != "" || st.Uncompared || st.Relists[ReasonDiffers] != 1 ||
+					len(st.Relists) != 1 {
 					t.Errorf("%s; %s, uncompared %v, relists %v", f.differs(), st, st.Uncompared, st.Relists)
 				}
 			})

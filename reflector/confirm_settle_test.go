@@ -384,7 +384,8 @@ func TestUncompared(t *testing.T) {
 		f.other()
 		f.reflect()
 		after(time.Minute)
-		if st := f.State(); st.Uncompared || time.Since(st.Compared) > time.Minute || st.Differed != 0 || len(st.Relists) > 0 {
+		if st := f.State(); st.Uncompared || time.Since(st.Compared) > time.Minute || st.Differed != 0 ||
+			len(st.Relists) > 0 {
 			t.Errorf("%s %+v", st, st)
 		}
 		if d, ok := f.audit.in(); !ok || d < 11*time.Hour || d > 24*time.Hour {
@@ -399,7 +400,8 @@ func TestStrippedMetadata(t *testing.T) {
 	bubble(t, 0, kubesim.Options{}, Options{}, func(f *fixture) {
 		for i := range 100 {
 			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("cm", i)}}
-			o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("m", 500), Operation: metav1.ManagedFieldsOperationUpdate}}
+			o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("m", 500),
+				Operation: metav1.ManagedFieldsOperationUpdate}}
 			if err := f.sim.Create(o); err != nil {
 				t.Fatal(err)
 			}

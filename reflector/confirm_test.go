@@ -45,14 +45,18 @@ func TestListConfirms(t *testing.T) {
 				if f.queue.HasSynced() != (tc.lists > 0) {
 					t.Errorf("synced %v", f.queue.HasSynced())
 				}
-				if st := f.State(); tc.lists > 0 && (!st.Confirmed.Equal(at) || st.Phase != PhaseCatchingUp || st.ResourceVersion == fmt.Sprint(f.sim.Revision())) {
+				if st := f.State(); tc.lists > 0 &&
+					(!st.Confirmed.Equal(at) || st.Phase != PhaseCatchingUp ||
+						st.ResourceVersion == fmt.Sprint(f.sim.Revision())) {
 					t.Errorf("confirmed %s, asked %s: %s at %s", st.Confirmed, at, st, st.ResourceVersion)
 				}
 				after(3 * time.Second)
-				if st := f.State(); !f.queue.HasSynced() || st.Phase != PhaseLive || len(st.Relists) > 0 || st.ResourceVersion != fmt.Sprint(f.sim.Revision()) {
+				if st := f.State(); !f.queue.HasSynced() || st.Phase != PhaseLive || len(st.Relists) > 0 ||
+					st.ResourceVersion != fmt.Sprint(f.sim.Revision()) {
 					t.Errorf("synced %v, %s", f.queue.HasSynced(), st)
 				}
-				f.costs("woken", kubesim.Cost{Questions: 1 + tc.lists, FullReads: tc.lists, Watches: 2, Others: 1, Bytes: 4000})
+				f.costs("woken", kubesim.Cost{Questions: 1 + tc.lists, FullReads: tc.lists, Watches: 2, Others: 1,
+					Bytes: 4000})
 				if size := f.store.Facts().MetadataSize; size == 0 {
 					t.Errorf("an object's metadata has %d bytes", size)
 				}
@@ -92,7 +96,9 @@ func TestListShowsWhatWasMissed(t *testing.T) {
 					f.asleep2()
 					holding := &atomic.Bool{}
 					holding.Store(held)
-					f.sim.FailNext(func(r *http.Request) bool { return holding.Load() && isWatch(r) }, 1<<30, func(w http.ResponseWriter, r *http.Request) {
+					f.sim.FailNext(func(r *http.Request) bool {
+						return holding.Load() && isWatch(r)
+					}, 1<<30, func(w http.ResponseWriter, r *http.Request) {
 						w.Header().Set("Content-Type", "application/json")
 						w.WriteHeader(http.StatusOK)
 						w.(http.Flusher).Flush()
@@ -205,8 +211,10 @@ func TestListIsWorthIt(t *testing.T) {
 				}
 				f := fixtureOver(t, sim, 0, clock.RealClock{}, Options{})
 				for i := range tc.objects {
-					o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("cm%04d", i),
-						Annotations: map[string]string{"of": text(uint64(i), 400)}}, Data: map[string]string{"": text(uint64(i), 600)}}
+					o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+						Name:        fmt.Sprintf("cm%04d", i),
+						Annotations: map[string]string{"of": text(uint64(i), 400)}},
+						Data: map[string]string{"": text(uint64(i), 600)}}
 					if err := f.sim.Create(o); err != nil {
 						t.Fatal(err)
 					}
@@ -243,7 +251,8 @@ func TestListCompares(t *testing.T) {
 		{"7", "6", "", false}, {"7", "", "", false}, {"7", "x", "", false}, {"7", "9", "8", false},
 	} {
 		p := &proof{s: f.Reflector, least: tc.least, rv: tc.before, listed: newKeySet()}
-		if err := p.compare(nil, metav1.ListMeta{ResourceVersion: tc.rv}); (err == nil) != tc.ok || err != nil && !errors.Is(err, errNotWorth) {
+		if err := p.compare(nil, metav1.ListMeta{ResourceVersion: tc.rv}); (err == nil) != tc.ok || err != nil &&
+			!errors.Is(err, errNotWorth) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}

@@ -20,7 +20,8 @@ func TestWholeListConfirms(t *testing.T) {
 				f.asleep()
 				cfg := f.sim.RESTConfig()
 				cfg.QPS = -1
-				lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "", fields.Everything())
+				lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(),
+					"configmaps", "", fields.Everything())
 				f.Reflector = New(lw, f.queue, f.store, f.example, "", f.o)
 				f.forget()
 				f.reflect()
@@ -59,7 +60,8 @@ func TestWholeListDiffers(t *testing.T) {
 		f.asleep2()
 		cfg := f.sim.RESTConfig()
 		cfg.QPS = -1
-		lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "", fields.Everything())
+		lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "",
+			fields.Everything())
 		f.Reflector = New(lw, f.queue, f.store, f.example, "", f.o)
 		f.reflect()
 		after(500 * time.Millisecond)

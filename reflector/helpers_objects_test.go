@@ -22,7 +22,8 @@ func (f *fixture) put(name string, size int, seed uint64) {
 	for i, r := 0, rand.New(rand.NewPCG(seed, 7)); i < size; i++ {
 		data[i] = byte('!' + r.IntN(90))
 	}
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"": string(data)}}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Data: map[string]string{"": string(data)}}
 	err := f.sim.Update(o)
 	if apierrors.IsNotFound(err) {
 		err = f.sim.Create(o)
@@ -55,7 +56,9 @@ func (f *fixture) lateWatch(after time.Duration, event func(http.ResponseWriter)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
-		time.Sleep(after) // the bubble's clock, which takes no time; without it the event comes before the list is compared, and no signal says that it was
+		// the bubble's clock, which takes no time; without it the event comes before the list is
+		// compared, and no signal says that it was
+		time.Sleep(after)
 		event(w)
 		<-r.Context().Done()
 	})

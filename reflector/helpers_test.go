@@ -106,7 +106,9 @@ func bubbleWith(t *testing.T, n int, so kubesim.Options, o Options, setup func(*
 		if err := sim.StartPipes(); err != nil {
 			t.Fatal(err)
 		}
-		test(fixtureWith(t, sim, n, clock.RealClock{}, o, setup, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw }))
+		test(fixtureWith(t, sim, n, clock.RealClock{}, o, setup, func(lw cache.ListerWatcher) cache.ListerWatcher {
+			return lw
+		}))
 	})
 }
 
@@ -126,7 +128,8 @@ func warm(t *testing.T) {
 	t.Helper()
 	f := newFixture(t, 1)
 	f.list()
-	if err := f.queue.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "warm", ResourceVersion: "100"}}); err != nil {
+	if err := f.queue.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "warm",
+		ResourceVersion: "100"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.queue.Flush(t.Context()); err != nil {
@@ -139,11 +142,14 @@ func warm(t *testing.T) {
 
 func fixtureOver(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Options) *fixture {
 	t.Helper()
-	return fixtureWith(t, sim, n, clk, o, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
+	return fixtureWith(t, sim, n, clk, o, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
+		return lw
+	})
 }
 
 // fixtureWith has a client of its own.
-func fixtureWith(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Options, setup func(*rest.Config), wrap func(cache.ListerWatcher) cache.ListerWatcher) *fixture {
+func fixtureWith(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Options, setup func(*rest.Config),
+	wrap func(cache.ListerWatcher) cache.ListerWatcher) *fixture {
 	t.Helper()
 	t.Cleanup(sim.Close)
 	f := &fixture{t: t, sim: sim}
@@ -209,14 +215,16 @@ func (f *fixture) restart() {
 
 func (f *fixture) create(name string) {
 	f.t.Helper()
-	if err := f.sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+	if err := f.sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+		Name: name}}); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
 func (f *fixture) delete(name string) {
 	f.t.Helper()
-	if err := f.sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+	if err := f.sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+		Name: name}}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -343,7 +351,8 @@ var others atomic.Int64 // nodes made by other
 // other moves the server's version on, by a change to another type.
 func (f *fixture) other() {
 	f.t.Helper()
-	if err := f.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", others.Add(1))}}); err != nil {
+	if err := f.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n",
+		others.Add(1))}}); err != nil {
 		f.t.Fatal(err)
 	}
 }

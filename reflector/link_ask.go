@@ -108,7 +108,8 @@ func (s *Reflector) restored() {
 		err = s.store.WriteFacts(func(f *listing.Facts) { f.Restored = true })
 	}
 	if err != nil {
-		s.log.V(1).Info("It could not be noted that the server was restored", "source", s.store.Source().String(), "err", err)
+		s.log.V(1).Info("It could not be noted that the server was restored", "source", s.store.Source().String(),
+			"err", err)
 		return
 	}
 	s.link.restoreNoted()

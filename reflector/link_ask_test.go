@@ -22,7 +22,9 @@ func TestServerWithoutFieldSelectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	var cfg *rest.Config
-	f := fixtureWith(t, sim, 4, clock.RealClock{}, Options{Confirm: ConfirmBookmark}, func(c *rest.Config) { cfg = rest.CopyConfig(c) }, func(cache.ListerWatcher) cache.ListerWatcher {
+	f := fixtureWith(t, sim, 4, clock.RealClock{}, Options{Confirm: ConfirmBookmark}, func(c *rest.Config) {
+		cfg = rest.CopyConfig(c)
+	}, func(cache.ListerWatcher) cache.ListerWatcher {
 		client := kubernetes.NewForConfigOrDie(WrapConfig(cfg)).CoreV1().RESTClient()
 		// It does not overwrite the selector, unlike the other tests' server.
 		return cache.NewFilteredListWatchFromClient(client, "configmaps", "", func(*metav1.ListOptions) {})

@@ -28,10 +28,14 @@ func TestSlowRelistConfirms(t *testing.T) {
 		var slow atomic.Bool
 		f.sim.OnRequest = func(r *http.Request) {
 			if slow.Load() && r.URL.Query().Get("continue") != "" {
-				time.Sleep(5 * time.Minute) // on the bubble's clock, which takes no time: the list takes far longer than a watch's question
+				// on the bubble's clock, which takes no time: the list takes far longer than a
+				// watch's question
+				time.Sleep(5 * time.Minute)
 			}
 		}
-		f.sim.FailNext(func(r *http.Request) bool { return slow.Load() && isWatch(r) }, 1<<30, func(w http.ResponseWriter, r *http.Request) {
+		f.sim.FailNext(func(r *http.Request) bool {
+			return slow.Load() && isWatch(r)
+		}, 1<<30, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
@@ -56,36 +60,41 @@ func TestSlowRelistConfirms(t *testing.T) {
 
 // TestAuditOverDeadLink: a due audit confirms nothing.
 func TestAuditOverDeadLink(t *testing.T) {
-	bubble(t, 3, kubesim.Options{}, Options{AuditEvery: 10 * time.Minute, quietTimeout: 30 * time.Minute}, func(f *fixture) {
-		f.reflect()
-		after(5 * time.Minute)
-		var off atomic.Bool
-		off.Store(true)
-		f.sim.FailNext(func(r *http.Request) bool { return off.Load() && strings.Contains(r.URL.Path, "configmaps") }, 1<<30, nil)
-		f.sim.Mute()
-		cut := time.Now()
-		after(6 * time.Minute)
-		if st := f.State(); time.Since(st.Confirmed) < time.Since(cut) {
-			t.Errorf("%s: cut %s ago, and confirmed %s ago", st, time.Since(cut), time.Since(st.Confirmed))
-		}
-		off.Store(false)
-	})
+	bubble(t, 3, kubesim.Options{}, Options{AuditEvery: 10 * time.Minute, quietTimeout: 30 * time.Minute},
+		func(f *fixture) {
+			f.reflect()
+			after(5 * time.Minute)
+			var off atomic.Bool
+			off.Store(true)
+			f.sim.FailNext(func(r *http.Request) bool {
+				return off.Load() && strings.Contains(r.URL.Path, "configmaps")
+			}, 1<<30, nil)
+			f.sim.Mute()
+			cut := time.Now()
+			after(6 * time.Minute)
+			if st := f.State(); time.Since(st.Confirmed) < time.Since(cut) {
+				t.Errorf("%s: cut %s ago, and confirmed %s ago", st, time.Since(cut), time.Since(st.Confirmed))
+			}
+			off.Store(false)
+		})
 }
 
 // TestConfirmTimeoutOfFractions: a timeout that is not in whole seconds still proves that
 // a server sends no bookmarks.
 func TestConfirmTimeoutOfFractions(t *testing.T) {
-	bubble(t, 3, kubesim.Options{NoBookmarks: true}, Options{confirmTimeout: 3500 * time.Millisecond}, func(f *fixture) {
-		f.list()
-		f.other()
-		f.restart()
-		f.sim.ResetRequests()
-		f.reflect()
-		after(time.Minute)
-		if lists, watches, full := f.sent(); !f.queue.HasSynced() || lists > 4 || watches > 4 || full != 1 {
-			t.Errorf("synced %v after %d questions, %d watches, %d full reads", f.queue.HasSynced(), lists, watches, full)
-		}
-	})
+	bubble(t, 3, kubesim.Options{NoBookmarks: true}, Options{confirmTimeout: 3500 * time.Millisecond},
+		func(f *fixture) {
+			f.list()
+			f.other()
+			f.restart()
+			f.sim.ResetRequests()
+			f.reflect()
+			after(time.Minute)
+			if lists, watches, full := f.sent(); !f.queue.HasSynced() || lists > 4 || watches > 4 || full != 1 {
+				t.Errorf("synced %v after %d questions, %d watches, %d full reads", f.queue.HasSynced(), lists, watches,
+					full)
+			}
+		})
 }
 
 // unpaged is a server that does not page.
@@ -93,7 +102,8 @@ func unpaged(lw cache.ListerWatcher) cache.ListerWatcher {
 	inner := cache.ToListerWatcherWithContext(lw)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return inner.ListWithContext(ctx, metav1.ListOptions{LabelSelector: o.LabelSelector, FieldSelector: o.FieldSelector})
+			return inner.ListWithContext(ctx,
+				metav1.ListOptions{LabelSelector: o.LabelSelector, FieldSelector: o.FieldSelector})
 		},
 		WatchFuncWithContext: inner.WatchWithContext,
 	}

@@ -18,7 +18,8 @@ import (
 
 // listsMetadata says whether the request lists metadata, as it does for callers of WaitForFresh.
 func listsMetadata(r *http.Request) bool {
-	return strings.HasSuffix(r.URL.Path, "/configmaps") && strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") && !isWatch(r)
+	return strings.HasSuffix(r.URL.Path, "/configmaps") &&
+		strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") && !isWatch(r)
 }
 
 // onSmallLists calls do for each small list before it is sent.
@@ -64,8 +65,11 @@ func TestFreshDuringAList(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.reflect()
 		after(30 * time.Second)
-		f.onSmallLists(func(*http.Request) { time.Sleep(100 * time.Millisecond) }) // the bubble's clock, which takes no time; without it the list ends before the second caller comes, and no signal says that a request is under way
-		f.put("cm1", 100, 1)                                                       // the list waits for the watch to bring it
+		// the bubble's clock, which takes no time; without it the list ends before the second
+		// caller comes, and no signal says that a request is under way
+		f.onSmallLists(func(*http.Request) { time.Sleep(100 * time.Millisecond) })
+		// the list waits for the watch to bring it
+		f.put("cm1", 100, 1)
 		first := make(chan time.Duration)
 		go func() { first <- f.fresh() }()
 		after(50 * time.Millisecond)
@@ -174,7 +178,9 @@ func TestFreshAfterASlowAnswer(t *testing.T) {
 			f.sim.ServeHTTP(whole, r)
 			maps.Copy(w.Header(), whole.Header())
 			for b := range slices.Chunk(whole.Body.Bytes(), whole.Body.Len()/4) {
-				time.Sleep(time.Second) // the bubble's clock, which takes no time; without it the answer is fast, and it is time that is tested, no signal
+				// the bubble's clock, which takes no time; without it the answer is fast, and it
+				// is time that is tested, no signal
+				time.Sleep(time.Second)
 				if _, err := w.Write(b); err != nil {
 					return // the client has given it up
 				}
@@ -207,10 +213,13 @@ func TestFreshCallersWithoutEnd(t *testing.T) {
 		lists := 0
 		f.onSmallLists(func(r *http.Request) {
 			if lists++; lists <= 200 {
-				f.put("cm1", 500+lists, 7)                                // no watch is open, so the list has what the file lacks
+				// no watch is open, so the list has what the file lacks
+				f.put("cm1", 500+lists, 7)
 				callers.Go(func() { _ = f.WaitForFresh(t.Context(), 0) }) // an error is the end of the test
 			}
-			time.Sleep(10 * time.Millisecond) // the bubble's clock, which takes no time; without it the next caller comes after the list, and no signal says that a request is under way
+			// the bubble's clock, which takes no time; without it the next caller comes after the
+			// list, and no signal says that a request is under way
+			time.Sleep(10 * time.Millisecond)
 		})
 		after(time.Second)
 		f.other()
@@ -231,7 +240,9 @@ func TestFreshListOfABusyServer(t *testing.T) {
 	bubble(t, 150, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.reflect()
 		after(30 * time.Second)
-		f.onSmallLists(func(*http.Request) { time.Sleep(200 * time.Millisecond) }) // the bubble's clock, which takes no time; without it the answer is fast, and it is time that is tested, no signal
+		// the bubble's clock, which takes no time; without it the answer is fast, and it is time
+		// that is tested, no signal
+		f.onSmallLists(func(*http.Request) { time.Sleep(200 * time.Millisecond) })
 		for i := range 3 {
 			if took := f.fresh(); took > 300*time.Millisecond {
 				t.Errorf("caller %d waited %s", i, took)

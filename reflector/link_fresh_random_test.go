@@ -75,7 +75,9 @@ func (f *freshTruth) call(ctx context.Context) error {
 		since[name] = len(f.had[name]) - 1
 	}
 	f.mu.Unlock()
-	time.Sleep(time.Microsecond) // the bubble's clock, which takes no time; without it the call has the same moment as the change before it, and versions, the only signal, have no time
+	// the bubble's clock, which takes no time; without it the call has the same moment as the
+	// change before it, and versions, the only signal, have no time
+	time.Sleep(time.Microsecond)
 	began := time.Now()
 	if err := f.WaitForFresh(ctx, 0); err != nil {
 		return err
@@ -105,7 +107,9 @@ func (f *freshTruth) fault(r *rand.Rand) {
 	isObjects := func(q *http.Request) bool { return !isWatch(q) && q.URL.Query().Get("limit") != "1" }
 	hang := func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }
 	match := []func(*http.Request) bool{isWatch, isList, isObjects, listsMetadata}[r.Intn(4)]
-	answer := []http.HandlerFunc{hang, kubesim.Answer(apierrors.NewInternalError(fmt.Errorf("no"))), kubesim.Answer(apierrors.NewTooManyRequests("later", 1)), kubesim.Answer(apierrors.NewResourceExpired("gone"))}[r.Intn(4)]
+	answer := []http.HandlerFunc{hang, kubesim.Answer(apierrors.NewInternalError(fmt.Errorf("no"))),
+		kubesim.Answer(apierrors.NewTooManyRequests("later", 1)),
+		kubesim.Answer(apierrors.NewResourceExpired("gone"))}[r.Intn(4)]
 	switch r.Intn(8) {
 	case 0, 1, 2:
 		f.sim.FailNext(func(q *http.Request) bool { return !f.over.Load() && match(q) }, 1+r.Intn(3), answer)
@@ -175,7 +179,8 @@ func TestFreshAmongFaults(t *testing.T) {
 					default:
 					}
 					if r.Intn(3) > 0 {
-						after([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 20 * time.Second}[r.Intn(4)])
+						after([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second,
+							20 * time.Second}[r.Intn(4)])
 					}
 				}
 				callers.Wait()

@@ -101,7 +101,8 @@ func TestFreshAgain(t *testing.T) {
 				after(30 * time.Second)
 				asked := 0
 				f.sim.FailNext(func(r *http.Request) bool {
-					list := strings.HasSuffix(r.URL.Path, "/configmaps") && strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") && !isWatch(r)
+					list := strings.HasSuffix(r.URL.Path, "/configmaps") &&
+						strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") && !isWatch(r)
 					if list {
 						asked++
 					}
@@ -204,19 +205,20 @@ func TestFreshSinceTheCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		var hold atomic.Pointer[chan struct{}]
-		f := fixtureWith(t, sim, 3, clock.RealClock{}, Options{}, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
-			inner := cache.ToListerWatcherWithContext(lw)
-			return &cache.ListWatch{
-				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-					list, err := inner.ListWithContext(ctx, o)
-					if held := hold.Load(); held != nil {
-						<-*held
-					}
-					return list, err
-				},
-				WatchFuncWithContext: inner.WatchWithContext,
-			}
-		})
+		f := fixtureWith(t, sim, 3, clock.RealClock{}, Options{}, func(*rest.Config) {},
+			func(lw cache.ListerWatcher) cache.ListerWatcher {
+				inner := cache.ToListerWatcherWithContext(lw)
+				return &cache.ListWatch{
+					ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+						list, err := inner.ListWithContext(ctx, o)
+						if held := hold.Load(); held != nil {
+							<-*held
+						}
+						return list, err
+					},
+					WatchFuncWithContext: inner.WatchWithContext,
+				}
+			})
 		f.reflect()
 		after(30 * time.Second)
 		held := make(chan struct{})
@@ -271,7 +273,8 @@ func TestUnstoredObjectShowsInState(t *testing.T) {
 		}
 		f.link.expired()
 		f.watch()
-		if st := f.State(); st.Degraded != "" || st.Failed != 1 || st.LastRelist != ReasonExpired || st.LastRelistAt.IsZero() {
+		if st := f.State(); st.Degraded != "" || st.Failed != 1 || st.LastRelist != ReasonExpired ||
+			st.LastRelistAt.IsZero() {
 			t.Errorf("%#v", st)
 		}
 	})

@@ -47,7 +47,8 @@ func newVersionsFixture(t *testing.T, lw cache.ListerWatcher) *versionsFixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	return &versionsFixture{t: t, db: db, lw: lw, example: &corev1.ConfigMap{}, source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}
+	return &versionsFixture{t: t, db: db, lw: lw, example: &corev1.ConfigMap{},
+		source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}
 }
 
 // life runs a life, and returns its source when it has synced and the file has the names.
@@ -103,7 +104,8 @@ func (o *versionsFixture) has(src *Reflector, store *boltstore.Claimed, names []
 // come waits until the file has these objects.
 func (o *versionsFixture) come(store *boltstore.Claimed, names ...string) {
 	o.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // between two looks: a commit gives no signal
+	// between two looks: a commit gives no signal
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		keys := store.ListKeys()
 		slices.Sort(keys)
 		if slices.Equal(keys, names) {
@@ -138,7 +140,8 @@ func TestConstantVersions(t *testing.T) {
 						<-r.Context().Done()
 						return
 					}
-					out := corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, ListMeta: metav1.ListMeta{ResourceVersion: list}}
+					out := corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"},
+						ListMeta: metav1.ListMeta{ResourceVersion: list}}
 					if !strings.HasSuffix(r.URL.Path, "/configmaps") {
 						http.NotFound(w, r)
 						return
@@ -152,7 +155,8 @@ func TestConstantVersions(t *testing.T) {
 				}
 				server := httptest.NewServer(http.HandlerFunc(serve))
 				defer server.Close()
-				client := kubernetes.NewForConfigOrDie(WrapConfig(&rest.Config{Host: server.URL, QPS: -1})).CoreV1().RESTClient()
+				client := kubernetes.NewForConfigOrDie(WrapConfig(&rest.Config{Host: server.URL,
+					QPS: -1})).CoreV1().RESTClient()
 				o := newVersionsFixture(t, cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()))
 				objects = map[string]string{"a": of(0), "b": of(1)}
 				o.life(nil, "a", "b")
@@ -207,7 +211,8 @@ func TestClientGoFakes(t *testing.T) {
 		client := fake.NewClientset()
 		maps := client.CoreV1().ConfigMaps("ns")
 		create := func(n string) {
-			if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: n}}, metav1.CreateOptions{}); err != nil {
+			if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: n}},
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -217,17 +222,23 @@ func TestClientGoFakes(t *testing.T) {
 			}
 		}
 		o := newVersionsFixture(t, &cache.ListWatch{
-			ListWithContextFunc:  func(ctx context.Context, lo metav1.ListOptions) (runtime.Object, error) { return maps.List(ctx, lo) },
-			WatchFuncWithContext: func(ctx context.Context, lo metav1.ListOptions) (watch.Interface, error) { return maps.Watch(ctx, lo) },
+			ListWithContextFunc: func(ctx context.Context, lo metav1.ListOptions) (runtime.Object, error) {
+				return maps.List(ctx, lo)
+			},
+			WatchFuncWithContext: func(ctx context.Context, lo metav1.ListOptions) (watch.Interface, error) {
+				return maps.Watch(ctx, lo)
+			},
 		})
 		testFake(o, create, remove)
 	})
 	t.Run("dynamic", func(t *testing.T) {
 		gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "things"}
-		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{gvr: "ThingList"})
+		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{gvr: "ThingList"})
 		var things dynamic.ResourceInterface = client.Resource(gvr).Namespace("ns")
 		create := func(n string) {
-			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": n, "namespace": "ns"}}}
+			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Thing",
+				"metadata": map[string]any{"name": n, "namespace": "ns"}}}
 			if _, err := things.Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -238,7 +249,9 @@ func TestClientGoFakes(t *testing.T) {
 			}
 		}
 		o := newVersionsFixture(t, &cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, lo metav1.ListOptions) (runtime.Object, error) { return things.List(ctx, lo) },
+			ListWithContextFunc: func(ctx context.Context, lo metav1.ListOptions) (runtime.Object, error) {
+				return things.List(ctx, lo)
+			},
 			WatchFuncWithContext: func(ctx context.Context, lo metav1.ListOptions) (watch.Interface, error) {
 				return things.Watch(ctx, lo)
 			},
@@ -246,7 +259,8 @@ func TestClientGoFakes(t *testing.T) {
 		u := &unstructured.Unstructured{}
 		u.SetAPIVersion("example.com/v1")
 		u.SetKind("Thing")
-		o.example, o.source = u, boltstore.Source{Group: "example.com", Version: "v1", Resource: "things", Form: boltstore.FormUnstructured}
+		o.example, o.source = u, boltstore.Source{Group: "example.com", Version: "v1", Resource: "things",
+			Form: boltstore.FormUnstructured}
 		testFake(o, create, remove)
 	})
 	t.Run("controller source", func(t *testing.T) {
@@ -286,7 +300,8 @@ func TestMovingVersions(t *testing.T) {
 	at := "v1"
 	o := newVersionsFixture(t, &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: at}, Items: []corev1.ConfigMap{configMapOf("a", "v0")}}, nil
+			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: at},
+				Items: []corev1.ConfigMap{configMapOf("a", "v0")}}, nil
 		},
 		WatchFuncWithContext: func(_ context.Context, lo metav1.ListOptions) (watch.Interface, error) {
 			w := watch.NewRaceFreeFake()

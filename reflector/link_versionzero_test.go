@@ -28,15 +28,19 @@ func TestVersionZero(t *testing.T) {
 		ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "0"}}
 			for _, n := range names {
-				list.Items = append(list.Items, corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: n}})
+				list.Items = append(list.Items,
+					corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: n}})
 			}
 			return list, nil
 		},
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return watch.NewFake(), nil
+		},
 	}
 	for _, now := range [][]string{{"a"}, {"b", "c"}, {"c"}} {
 		names = now
-		store, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+		store, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps",
+			Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
 		if err != nil {
 			t.Fatal(err)
 		}

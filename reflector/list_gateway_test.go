@@ -26,7 +26,8 @@ import (
 func TestFirstListOfAGateway(t *testing.T) {
 	warm(t)
 	for _, says := range []string{"{}", `{"status":"ok"}`, "null", "[]", `"ok"`, "ok", "",
-		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`, `{"items":` + strings.Repeat(" ", 1000)} {
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`,
+		`{"items":` + strings.Repeat(" ", 1000)} {
 		t.Run(says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sim := kubesim.New(kubesim.Options{})
@@ -34,16 +35,23 @@ func TestFirstListOfAGateway(t *testing.T) {
 					t.Fatal(err)
 				}
 				var cfg *rest.Config
-				f := fixtureWith(t, sim, 3, clock.RealClock{}, Options{}, func(c *rest.Config) { cfg = c }, func(cache.ListerWatcher) cache.ListerWatcher {
+				f := fixtureWith(t, sim, 3, clock.RealClock{}, Options{}, func(c *rest.Config) {
+					cfg = c
+				}, func(cache.ListerWatcher) cache.ListerWatcher {
 					c := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("")
 					return &cache.ListWatch{
-						ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
+						ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object,
+							error) {
+							return c.List(ctx, o)
+						},
 						WatchFuncWithContext: c.Watch,
 					}
 				})
 				var on atomic.Bool
 				on.Store(true)
-				sim.FailNext(func(*http.Request) bool { return on.Load() }, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
+				sim.FailNext(func(*http.Request) bool {
+					return on.Load()
+				}, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Content-Type", "application/json")
 					_, _ = w.Write([]byte(says)) // the client may have left
 				})
@@ -99,7 +107,9 @@ func TestListOfAnotherKind(t *testing.T) {
 		{"example.com", "Widget", "v1", "NamespaceList", false},
 		{"", "ConfigMap", "v1", "Status", false},
 	} {
-		r := &requests{server: "https://a", source: boltstore.Source{Group: tc.group}, kind: func() string { return tc.known }}
+		r := &requests{server: "https://a", source: boltstore.Source{Group: tc.group}, kind: func() string {
+			return tc.known
+		}}
 		list := &unstructured.UnstructuredList{Object: map[string]any{}}
 		list.SetAPIVersion(tc.apiVersion)
 		list.SetKind(tc.kind)

@@ -48,7 +48,10 @@ func TestAnswerHeaders(t *testing.T) {
 		{"Charset and spaces", mediaJSON, set("Content-Type", " application/json ;  Charset=\"UTF-8\" ")},
 		{"a semicolon", mediaJSON, set("Content-Type", "application/json;")},
 		{"stream", mediaProto, set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")},
-		{"no length", mediaJSON, func(resp *http.Response) { resp.Header.Del("Content-Length"); resp.ContentLength = -1 }},
+		{"no length", mediaJSON, func(resp *http.Response) {
+			resp.Header.Del("Content-Length")
+			resp.ContentLength = -1
+		}},
 		{"chunked in capitals", mediaJSON, func(resp *http.Response) {
 			resp.Header.Del("Content-Length")
 			resp.ContentLength, resp.TransferEncoding = -1, []string{"CHUNKED"}

@@ -88,8 +88,9 @@ func withBody(resp *http.Response, req *http.Request, media string, body []byte)
 	header.Del("Content-Length")
 	header.Set("Content-Type", media)
 	return &http.Response{
-		Status: resp.Status, StatusCode: resp.StatusCode, Proto: resp.Proto, ProtoMajor: resp.ProtoMajor, ProtoMinor: resp.ProtoMinor,
-		Header: header, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)), Request: req,
+		Status: resp.Status, StatusCode: resp.StatusCode, Proto: resp.Proto, ProtoMajor: resp.ProtoMajor,
+		ProtoMinor: resp.ProtoMinor,
+		Header:     header, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)), Request: req,
 	}
 }
 
@@ -108,7 +109,8 @@ func accepted(accept string) (metadata, as string) {
 // metadata. The page is then asked for in full.
 func notUnderstood(resp *http.Response) error {
 	switch resp.StatusCode {
-	case http.StatusNotAcceptable, http.StatusUnsupportedMediaType, http.StatusBadRequest, http.StatusUnprocessableEntity,
+	case http.StatusNotAcceptable, http.StatusUnsupportedMediaType, http.StatusBadRequest,
+		http.StatusUnprocessableEntity,
 		http.StatusMethodNotAllowed, http.StatusNotImplemented:
 		return fmt.Errorf("%w: %s", errNoMetadata, resp.Status)
 	case http.StatusInternalServerError:
@@ -171,7 +173,9 @@ func (p *rawPage) divide(listed []listing.Object) (kept []listing.Object, wanted
 
 // getAll gets the wanted objects. If none is wanted and the kind is unknown, it gets one
 // object that the file has, to learn the kind.
-func (t *transport) getAll(req *http.Request, p *rawPage, wanted []*change, unknown bool, any listing.Object) ([]*change, error) {
+func (t *transport) getAll(req *http.Request, p *rawPage, wanted []*change, unknown bool, any listing.Object) (
+	[]*change, error,
+) {
 	if unknown {
 		c := &change{listed: any}
 		if err := t.get(req.Context(), req, c); err != nil {
@@ -229,7 +233,8 @@ func (t *transport) get(ctx context.Context, list *http.Request, c *change) erro
 		return err
 	}
 	switch code := resp.StatusCode; {
-	case code == http.StatusNotFound && bytes.Contains(body, []byte(metav1.StatusReasonNotFound)) && bytes.Contains(body, []byte(c.listed.Name)):
+	case code == http.StatusNotFound && bytes.Contains(body, []byte(metav1.StatusReasonNotFound)) &&
+		bytes.Contains(body, []byte(c.listed.Name)):
 		c.moved = true // the server itself says so
 		return nil
 	case code == http.StatusTooManyRequests || code >= 500:

@@ -282,7 +282,8 @@ func answers(code int, which func(*http.Request) bool) func(*rest.Config) {
 				if !which(req) {
 					return next.RoundTrip(req)
 				}
-				return &http.Response{StatusCode: code, Status: http.StatusText(code), Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+				return &http.Response{StatusCode: code, Status: http.StatusText(code), Header: http.Header{},
+					Body: http.NoBody, Request: req}, nil
 			})
 		})
 	}
@@ -305,13 +306,15 @@ func TestMetadataPods(t *testing.T) {
 		}
 		cfg := sim.RESTConfig()
 		cfg.QPS, cfg.ContentType, cfg.AcceptContentTypes = -1, media, media
-		lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(WrapConfig(cfg)).CoreV1().RESTClient(), "pods", "", fields.Everything())
+		lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(WrapConfig(cfg)).CoreV1().RESTClient(),
+			"pods", "", fields.Everything())
 		src, server, err := Identify(t.Context(), lw, &corev1.Pod{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-		db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{Keyset: sealtest.Default(), Clock: fileClock(clk)})
+		db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"),
+			boltstore.Options{Keyset: sealtest.Default(), Clock: fileClock(clk)})
 		if err != nil {
 			t.Fatal(err)
 		}

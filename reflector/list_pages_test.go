@@ -73,7 +73,8 @@ func TestSlowFirstSync(t *testing.T) {
 					case 0:
 						f.put(name, 100, uint64(i))
 					case 1:
-						_ = f.sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+						_ = f.sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+							Name: name}})
 					default:
 						f.put(fmt.Sprint("new", i), 100, uint64(i))
 					}
@@ -95,7 +96,8 @@ func TestSlowFirstSync(t *testing.T) {
 					}
 				}
 				st := f.State()
-				t.Logf("%s: synced %v after %s, %d bytes, %v, %s", name, f.queue.HasSynced(), time.Since(began), bytes, st.Relists, st)
+				t.Logf("%s: synced %v after %s, %d bytes, %v, %s", name, f.queue.HasSynced(), time.Since(began),
+					bytes, st.Relists, st)
 				if !f.queue.HasSynced() || firsts > 2 || bytes > objects*(size+350)*6/5 {
 					t.Errorf("%d lists were begun, %d bytes", firsts, bytes)
 				}

@@ -83,7 +83,8 @@ func pageOf(req *http.Request) *rawPage {
 		return nil
 	}
 	src, err := sourceOf(req.URL)
-	if err != nil || src.Group != p.of.Group || src.Version != p.of.Version || src.Resource != p.of.Resource || src.Namespace != p.of.Namespace {
+	if err != nil || src.Group != p.of.Group || src.Version != p.of.Version || src.Resource != p.of.Resource ||
+		src.Namespace != p.of.Namespace {
 		return nil
 	}
 	return p

@@ -120,7 +120,8 @@ func TestRawPages(t *testing.T) {
 	for name, c := range map[string]struct {
 		media  string
 		repair listMode
-	}{mediaProto: {mediaProto, listAuto}, mediaJSON: {mediaJSON, listAuto}, mediaJSON + " in full": {mediaJSON, listFull}} {
+	}{mediaProto: {mediaProto, listAuto}, mediaJSON: {mediaJSON, listAuto},
+		mediaJSON + " in full": {mediaJSON, listFull}} {
 		t.Run(name, func(t *testing.T) {
 			f := newRawFixture(t, c.media, 0, Options{pageSize: 30, repair: c.repair})
 			for i := range 100 {
@@ -199,7 +200,8 @@ func mangled(change func([]byte) []byte) func(*rest.Config) {
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(req *http.Request) (*http.Response, error) {
 				resp, err := next.RoundTrip(req)
-				if err != nil || !strings.HasSuffix(req.URL.Path, "/configmaps") || req.URL.Query().Get("watch") != "" || req.URL.Query().Get("limit") == "1" {
+				if err != nil || !strings.HasSuffix(req.URL.Path, "/configmaps") ||
+					req.URL.Query().Get("watch") != "" || req.URL.Query().Get("limit") == "1" {
 					return resp, err
 				}
 				body, err := io.ReadAll(resp.Body)

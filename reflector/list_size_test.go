@@ -44,7 +44,8 @@ func TestPagesGrow(t *testing.T) {
 // in one list, for any requested page size; and a repair of its objects tells only the
 // differences.
 func TestPagesShrink(t *testing.T) {
-	for name, o := range map[string]Options{"by itself": {}, "as the caller says": {pageSize: 20}, "metadata first": {repair: listMetadata}} {
+	for name, o := range map[string]Options{"by itself": {}, "as the caller says": {pageSize: 20},
+		"metadata first": {repair: listMetadata}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 50, kubesim.Options{LargestPage: 7}, o, func(f *fixture) {
 				f.reflect()

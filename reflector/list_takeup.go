@@ -23,7 +23,8 @@ func (l *lister) takeUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c, err := resourceversion.CompareResourceVersion(stated, p.Newest); c < 0 || err != nil && stated != p.Newest || stated == "" {
+	if c, err := resourceversion.CompareResourceVersion(stated, p.Newest); c < 0 || err != nil &&
+		stated != p.Newest || stated == "" {
 		return fmt.Errorf("%w: it is at %s, and was at %s", errOtherServer, stated, p.Newest)
 	}
 	if by := l.s.cluster.is(); by.Address != "" && mayBeOther(p.By, by) {

@@ -41,7 +41,9 @@ func (f *fixture) interrupted(n int, meanwhile ...func()) {
 // one by now, a list begins again and shows nothing of the old one.
 func TestNotTakenUp(t *testing.T) {
 	gone := func(f *fixture, with *apierrors.StatusError) {
-		f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 1, kubesim.Answer(with))
+		f.sim.FailNext(func(r *http.Request) bool {
+			return r.URL.Query().Get("continue") != ""
+		}, 1, kubesim.Answer(with))
 	}
 	for name, tc := range map[string]struct {
 		before func(f *fixture)
@@ -51,7 +53,9 @@ func TestNotTakenUp(t *testing.T) {
 		"nothing":            {func(*fixture) {}, false, true},
 		"expired, no rest":   {func(f *fixture) { gone(f, apierrors.NewResourceExpired("gone")) }, true, true},
 		"expired, with rest": {func(f *fixture) { f.create("another"); f.sim.CompactLists() }, false, true},
-		"invalid":            {func(f *fixture) { gone(f, apierrors.NewBadRequest("continue key is not valid")) }, true, true},
+		"invalid": {func(f *fixture) {
+			gone(f, apierrors.NewBadRequest("continue key is not valid"))
+		}, true, true},
 		"server is behind": {func(f *fixture) {
 			if err := f.sim.Rewind(f.sim.Revision() - 2); err != nil {
 				f.t.Fatal(err)
@@ -123,7 +127,8 @@ func TestOpaqueNotTakenUp(t *testing.T) {
 			if err := sim.StartPipes(); err != nil {
 				t.Fatal(err)
 			}
-			f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{DecodeAll: true, pageSize: 3}, func(*rest.Config) {}, opaque)
+			f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{DecodeAll: true, pageSize: 3},
+				func(*rest.Config) {}, opaque)
 			f.interrupted(2)
 			if moved {
 				f.other()
@@ -144,7 +149,9 @@ func TestUnknownClusterNotTakenUp(t *testing.T) {
 		other, allowed := i&1 > 0, i&2 > 0
 		bubble(t, 9, kubesim.Options{InitialRV: 1000}, Options{pageSize: 3}, func(f *fixture) {
 			var allows atomic.Bool // which cluster it is, in the second life
-			f.sim.FailNext(func(r *http.Request) bool { return !allows.Load() && strings.HasSuffix(r.URL.Path, "/kube-system") }, 1<<30,
+			f.sim.FailNext(func(r *http.Request) bool {
+				return !allows.Load() && strings.HasSuffix(r.URL.Path, "/kube-system")
+			}, 1<<30,
 				kubesim.Answer(apierrors.NewForbidden(corev1.Resource("namespaces"), "kube-system", errors.New("no"))))
 			f.interrupted(2)
 			allows.Store(allowed)

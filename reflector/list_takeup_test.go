@@ -46,7 +46,8 @@ func TestFirstSyncOverManyLives(t *testing.T) {
 					case 0:
 						f.put(name, 100, uint64(i))
 					case 1:
-						if err := f.sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil && !apierrors.IsNotFound(err) {
+						if err := f.sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+							Name: name}}); err != nil && !apierrors.IsNotFound(err) {
 							t.Error(err)
 						}
 					default:
@@ -128,7 +129,8 @@ func TestServerAwayInTheMiddle(t *testing.T) {
 // the server has stated.
 func TestChangedBetweenLives(t *testing.T) {
 	for name, forget := range map[string]func(*kubesim.Server){
-		"known to the server": func(*kubesim.Server) {}, "tokens expired": (*kubesim.Server).CompactLists, "all expired": (*kubesim.Server).Compact,
+		"known to the server": func(*kubesim.Server) {}, "tokens expired": (*kubesim.Server).CompactLists,
+		"all expired": (*kubesim.Server).Compact,
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
@@ -153,7 +155,8 @@ func TestChangedBetweenLives(t *testing.T) {
 					t.Errorf("at %s, confirmed %v", f.queue.AcceptedVersion(), f.queue.Reached())
 				}
 				st := f.store.State()
-				if consistent := name == "known to the server"; consistent && !st.Confirmed.Equal(began) || !consistent && !st.Confirmed.IsZero() && st.Confirmed.Unix() != 0 {
+				if consistent := name == "known to the server"; consistent && !st.Confirmed.Equal(began) ||
+					!consistent && !st.Confirmed.IsZero() && st.Confirmed.Unix() != 0 {
 					t.Errorf("confirmed %s, it began %s", st.Confirmed, began)
 				}
 				f.reflect()
@@ -276,7 +279,8 @@ func TestCameAndWentBeforeTakeUp(t *testing.T) {
 		f.create("later")
 		f.list()
 		// So a watch tells of an object that its selector never let through.
-		if err := f.queue.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "brief", ResourceVersion: fmt.Sprint(rv)}}); err != nil {
+		if err := f.queue.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "brief",
+			ResourceVersion: fmt.Sprint(rv)}}); err != nil {
 			t.Fatal(err)
 		}
 		f.reflect()

@@ -24,8 +24,11 @@ func TestFirstListOfUntoldCluster(t *testing.T) {
 				if f.store.State().ClusterUID == "" {
 					t.Fatal("the cluster was not noted")
 				}
-				f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") }, 1<<30,
-					kubesim.Answer(apierrors.NewForbidden(corev1.Resource("namespaces"), "kube-system", errors.New("no"))))
+				f.sim.FailNext(func(r *http.Request) bool {
+					return strings.HasSuffix(r.URL.Path, "/kube-system")
+				}, 1<<30,
+					kubesim.Answer(apierrors.NewForbidden(corev1.Resource("namespaces"), "kube-system",
+						errors.New("no"))))
 				f.recreate(500_000)
 				for i := range 9 {
 					f.create(fmt.Sprint("second", i))

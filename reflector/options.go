@@ -98,7 +98,9 @@ func (o Options) withDefaults() Options {
 
 // Identify returns the source that lw lists. The options or lw state it; otherwise it is
 // learned from the client's transport, together with the server's address.
-func (o Options) Identify(lw cache.ListerWatcher, example runtime.Object) (src boltstore.Source, server string, err error) {
+func (o Options) Identify(lw cache.ListerWatcher, example runtime.Object) (
+	src boltstore.Source, server string, err error,
+) {
 	stated, states := lw.(interface{ StatedSource() boltstore.Source })
 	if o.Source != nil {
 		src = *o.Source

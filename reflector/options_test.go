@@ -21,7 +21,8 @@ import (
 // of the option, is confirmed by the bookmark before its end, and is followed by a long
 // one.
 func TestConfirmTimeout(t *testing.T) {
-	for seconds, o := range map[string]Options{"3": {Confirm: ConfirmBookmark}, "9": {Confirm: ConfirmBookmark, confirmTimeout: 9 * time.Second}} {
+	for seconds, o := range map[string]Options{"3": {Confirm: ConfirmBookmark},
+		"9": {Confirm: ConfirmBookmark, confirmTimeout: 9 * time.Second}} {
 		t.Run(seconds, func(t *testing.T) {
 			bubble(t, 5, kubesim.Options{}, o, func(f *fixture) {
 				f.list()

@@ -52,7 +52,8 @@ type Reflector struct {
 // and its store. example is an object of the type that lw returns. server is the address
 // that lw reads from, as Identify returns it, "" if unknown.
 func New(
-	lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, example runtime.Object, server string, o Options,
+	lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, example runtime.Object, server string,
+	o Options,
 ) *Reflector {
 	if server == "" && watchlist.DoesClientNotSupportWatchListSemantics(lw) {
 		// A fake sends no bookmarks, has no link that could be dead, and loses nothing.

@@ -60,7 +60,8 @@ func (s *Reflector) relist(ctx context.Context, reason string) error {
 	s.unstored.tried()
 	s.status.relisted(l.reason, s.clock.Now())
 	r := l.relist
-	s.log.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", l.reason, "resourceVersion", s.queue.AcceptedVersion(),
+	s.log.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", l.reason, "resourceVersion",
+		s.queue.AcceptedVersion(),
 		"objects", r.Objects, "changed", r.Changed, "deleted", r.Deleted)
 	return nil
 }

@@ -26,7 +26,8 @@ func TestAuditFails(t *testing.T) {
 		on := &atomic.Bool{}
 		f.sim.FailNext(func(r *http.Request) bool {
 			q := r.URL.Query()
-			return on.Load() && strings.HasSuffix(r.URL.Path, "/configmaps") && q.Get("watch") == "" && q.Get("limit") != "1"
+			return on.Load() && strings.HasSuffix(r.URL.Path, "/configmaps") && q.Get("watch") == "" &&
+				q.Get("limit") != "1"
 		}, 1<<30, kubesim.Answer(apierrors.NewInternalError(errors.New("too many objects"))))
 		f.reflect()
 		after(50 * time.Minute)
@@ -121,7 +122,8 @@ func TestNoStartWaitsForAnAudit(t *testing.T) {
 		f.put("cm1", 10, 99)
 		var full, before atomic.Int32
 		f.sim.FailNext(func(r *http.Request) bool {
-			if q := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/configmaps") && q.Get("watch") == "" && q.Get("limit") != "1" &&
+			if q := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/configmaps") && q.Get("watch") == "" &&
+				q.Get("limit") != "1" &&
 				!strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
 				full.Add(1)
 				if !f.queue.Reached() {

@@ -35,7 +35,8 @@ func TestMixRestored(t *testing.T) {
 				pages.Store(true)
 				watches.Store(true)
 				f.sim.FailNext(func(r *http.Request) bool {
-					return pages.Load() && r.URL.Query().Get("continue") != "" || isWatch(r) && watches.Load() && r.URL.Query().Get("resourceVersion") == fmt.Sprint(first)
+					return pages.Load() && r.URL.Query().Get("continue") != "" || isWatch(r) && watches.Load() &&
+						r.URL.Query().Get("resourceVersion") == fmt.Sprint(first)
 				}, 1<<30, kubesim.Answer(apierrors.NewInternalError(errors.New("starting"))))
 				end := f.live()
 				after(10 * time.Second)

@@ -82,7 +82,8 @@ func (s *Reflector) readAll(ctx context.Context, reason string, t *turn) (*liste
 		case againFromStart, againRestored, againElsewhere:
 			switch why {
 			case againFromStart:
-				s.log.Info("A list that was interrupted begins again", "source", s.store.Source().String(), "reason", err.Error())
+				s.log.Info("A list that was interrupted begins again", "source", s.store.Source().String(), "reason",
+					err.Error())
 			case againRestored:
 				s.restored()
 				reason = ReasonRestored

@@ -52,7 +52,8 @@ func TestRestoreRemembered(t *testing.T) {
 		if diff := f.differs(); diff != "" {
 			t.Errorf("%s, %+v", diff, f.State())
 		}
-		if st := f.State(); st.Relists[ReasonRestored] != 1 || f.store.State().Timeline != 1 || f.store.Facts().Restored {
+		if st := f.State(); st.Relists[ReasonRestored] != 1 || f.store.State().Timeline != 1 ||
+			f.store.Facts().Restored {
 			t.Errorf("%v, timeline %d, restored %v", st.Relists, f.store.State().Timeline, f.store.Facts().Restored)
 		}
 	})

@@ -120,7 +120,8 @@ func TestRestoredAndDamaged(t *testing.T) {
 // offers in its place.
 func TestRestoredBetweenPages(t *testing.T) {
 	for name, tc := range map[string]struct{ repair, expired bool }{
-		"first list": {}, "repair": {repair: true}, "first list, expired": {expired: true}, "repair, expired": {true, true},
+		"first list": {}, "repair": {repair: true}, "first list, expired": {expired: true},
+		"repair, expired": {true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
@@ -189,7 +190,8 @@ func TestRestoredBehindTheList(t *testing.T) {
 		f.reflect()
 		after(time.Second)
 		if !f.queue.HasSynced() || f.queue.AcceptedVersion() != fmt.Sprint(then) {
-			t.Fatalf("not confirmed by a list beside the watch: %s, accepted %s of %d, %v", f.State(), f.queue.AcceptedVersion(), then, f.queue.HasSynced())
+			t.Fatalf("not confirmed by a list beside the watch: %s, accepted %s of %d, %v", f.State(),
+				f.queue.AcceptedVersion(), then, f.queue.HasSynced())
 		}
 		if err := f.sim.Rewind(then); err != nil {
 			t.Fatal(err)

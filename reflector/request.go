@@ -99,13 +99,17 @@ func (r *requests) list(ctx context.Context, patience time.Duration, o metav1.Li
 // measured is list, and also returns the bytes of the unpacked answer, 0 if they cannot
 // be seen. If one answer has more than most bytes, the error is errTooLarge; 0 is no
 // bound.
-func (r *requests) measured(ctx context.Context, patience time.Duration, most int64, o metav1.ListOptions) (runtime.Object, int64, error) {
+func (r *requests) measured(ctx context.Context, patience time.Duration, most int64, o metav1.ListOptions) (
+	runtime.Object, int64, error,
+) {
 	guarded, g := r.guard(ctx, patience, o)
 	g.p.most = most
 	if r.unlike.Load() {
 		g.p.of = boltstore.Source{}
 	}
-	list, err := giveUp(ctx, func() (runtime.Object, error) { return r.lw.ListWithContext(guarded, o) }, func(runtime.Object) {})
+	list, err := giveUp(ctx, func() (runtime.Object, error) {
+		return r.lw.ListWithContext(guarded, o)
+	}, func(runtime.Object) {})
 	switch err = g.end(err); {
 	case err == nil:
 		err = r.lists(list)
@@ -162,13 +166,17 @@ func (r *requests) ofAnother(list schema.GroupVersionKind) bool {
 // watch opens a watch. It also returns the connection, and the pulse that counts the
 // watch's bytes. It gives up once nothing has come for as long as patience: some proxies
 // hold the answer back until the first event.
-func (r *requests) watch(ctx context.Context, patience time.Duration, o metav1.ListOptions) (watch.Interface, string, *pulse, error) {
+func (r *requests) watch(ctx context.Context, patience time.Duration, o metav1.ListOptions) (
+	watch.Interface, string, *pulse, error,
+) {
 	stop := ctx
 	ctx, g := r.guard(ctx, patience, o)
 	var over origin
 	ctx = over.trace(ctx)
 	whole := func(w watch.Interface) *guarded { return &guarded{Interface: w, cancel: g.cancel, p: g.p} }
-	w, err := giveUp(stop, func() (watch.Interface, error) { return r.lw.WatchWithContext(ctx, o) }, func(w watch.Interface) {
+	w, err := giveUp(stop, func() (watch.Interface, error) {
+		return r.lw.WatchWithContext(ctx, o)
+	}, func(w watch.Interface) {
 		if w != nil {
 			whole(w).Stop()
 		}

@@ -29,8 +29,10 @@ func TestEachAnswer(t *testing.T) {
 		"first page": func(r *http.Request) bool {
 			return r.URL.Query().Get("limit") == "4" && r.URL.Query().Get("continue") == ""
 		},
-		"page":          func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" },
-		"metadata":      func(r *http.Request) bool { return asksMetadata(r) && !strings.Contains(r.URL.Path, "kube-system") },
+		"page": func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" },
+		"metadata": func(r *http.Request) bool {
+			return asksMetadata(r) && !strings.Contains(r.URL.Path, "kube-system")
+		},
 		"metadata page": func(r *http.Request) bool { return asksMetadata(r) && r.URL.Query().Get("continue") != "" },
 		"get":           isGet,
 		"form":          func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/openapi/v3/") },
@@ -42,9 +44,12 @@ func TestEachAnswer(t *testing.T) {
 		return func(resp *http.Response) {
 			_ = resp.Body.Close()
 			s := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"of the test","reason":%q,"code":%d}`,
-				map[int]metav1.StatusReason{401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 410: "Expired", 429: "TooManyRequests"}[code], code)
-			*resp = http.Response{StatusCode: code, Status: fmt.Sprint(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: resp.Request,
-				Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(s)), ContentLength: -1}
+				map[int]metav1.StatusReason{401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 410: "Expired",
+					429: "TooManyRequests"}[code], code)
+			*resp = http.Response{StatusCode: code, Status: fmt.Sprint(code), Proto: "HTTP/1.1", ProtoMajor: 1,
+				ProtoMinor: 1, Request: resp.Request,
+				Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(s)),
+				ContentLength: -1}
 			for i := 0; i < len(header); i += 2 {
 				resp.Header.Set(header[i], header[i+1])
 			}
@@ -152,7 +157,8 @@ func TestEachAnswer(t *testing.T) {
 					if n := asked.Load(); n > 800 || faults.Load() == 0 {
 						t.Errorf("%d requests in 20 minutes, %d of them spoilt", n, faults.Load())
 					}
-					if st.Phase == PhaseLive && d != "" || st.Phase != PhaseLive && st.Phase != PhaseCatchingUp && len(f.store.ListKeys()) != 12 {
+					if st.Phase == PhaseLive && d != "" || st.Phase != PhaseLive && st.Phase != PhaseCatchingUp &&
+						len(f.store.ListKeys()) != 12 {
 						t.Errorf("%s, %s", st, d)
 					}
 					if metadata && slices.Contains(inFull, answer) && st.Phase != PhaseLive {

@@ -40,7 +40,8 @@ func asAsked(req *http.Request) (*http.Request, error) {
 	o := p.asked
 	changed := set(q, "sendInitialEvents", "")
 	if q.Get("continue") == "" { // otherwise the token has the version
-		if is := q.Get("resourceVersion"); is == "" || is == "0" { // any other version comes from a caller that translates versions
+		// any other version comes from a caller that translates versions
+		if is := q.Get("resourceVersion"); is == "" || is == "0" {
 			changed = set(q, "resourceVersion", o.ResourceVersion) || changed
 		}
 		changed = set(q, "resourceVersionMatch", string(o.ResourceVersionMatch)) || changed

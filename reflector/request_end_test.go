@@ -29,23 +29,24 @@ func TestEndsAtEachRequest(t *testing.T) {
 					}
 					var left atomic.Int64
 					reached := make(chan struct{})
-					f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{pageSize: 3, repair: repair}, func(cfg *rest.Config) {
-						cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-							return roundTripper(func(req *http.Request) (resp *http.Response, err error) {
-								if answered {
-									resp, err = next.RoundTrip(req)
-								}
-								if left.Add(-1) == 0 {
-									close(reached)
-									<-req.Context().Done()
-								}
-								if !answered {
-									resp, err = next.RoundTrip(req)
-								}
-								return resp, err
+					f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{pageSize: 3, repair: repair},
+						func(cfg *rest.Config) {
+							cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+								return roundTripper(func(req *http.Request) (resp *http.Response, err error) {
+									if answered {
+										resp, err = next.RoundTrip(req)
+									}
+									if left.Add(-1) == 0 {
+										close(reached)
+										<-req.Context().Done()
+									}
+									if !answered {
+										resp, err = next.RoundTrip(req)
+									}
+									return resp, err
+								})
 							})
-						})
-					}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
+						}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
 					synced := k > 7 // else it is a first list
 					if synced {
 						f.list()

@@ -40,14 +40,19 @@ func TestServerUnreachable(t *testing.T) {
 		tries  int64  // requests in an hour, at most
 		bytes  int64  // that the answer to each has
 	}{
-		"name not found":   {fails(&net.DNSError{Err: "no such host", Name: "api.example", IsNotFound: true}), "no such host", 260, 0},
-		"name server down": {fails(&net.DNSError{Err: "i/o timeout", Name: "api.example", IsTimeout: true, IsTemporary: true}), "lookup api.example", 260, 0},
-		"refused":          {fails(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}), "connection refused", 260, 0},
+		"name not found": {fails(&net.DNSError{Err: "no such host", Name: "api.example", IsNotFound: true}),
+			"no such host", 260, 0},
+		"name server down": {fails(&net.DNSError{Err: "i/o timeout", Name: "api.example", IsTimeout: true,
+			IsTemporary: true}), "lookup api.example", 260, 0},
+		"refused": {fails(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}),
+			"connection refused", 260, 0},
 		// The client itself tries these again, ten times, a second apart.
-		"reset":     {fails(&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}), "connection reset", 2300, 0},
+		"reset": {fails(&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}), "connection reset", 2300,
+			0},
 		"cut short": {fails(io.ErrUnexpectedEOF), "eof", 2300, 0},
 		"no route":  {fails(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ENETUNREACH}), "unreachable", 260, 0},
-		"certificate expired": {fails(x509.CertificateInvalidError{Reason: x509.Expired, Detail: "current time is after 2026-01-01T00:00:00Z"}),
+		"certificate expired": {fails(x509.CertificateInvalidError{Reason: x509.Expired,
+			Detail: "current time is after 2026-01-01T00:00:00Z"}),
 			"certificate has expired", 260, 0},
 		"unknown authority": {fails(x509.UnknownAuthorityError{}), "unknown authority", 260, 0},
 		// And these after the time that the answer asks for.
@@ -74,7 +79,8 @@ func TestServerUnreachable(t *testing.T) {
 				after(time.Hour)
 				tries, away := f.tries.Swap(0), f.cost()
 				st := f.State()
-				if n := len(f.store.ListKeys()); n != 5 || st.Phase != phase || !strings.Contains(strings.ToLower(st.Reason), tc.reason) {
+				if n := len(f.store.ListKeys()); n != 5 || st.Phase != phase ||
+					!strings.Contains(strings.ToLower(st.Reason), tc.reason) {
 					t.Errorf("%d objects, %#v", n, st)
 				}
 				if age, ok := st.Age(time.Now()); !ok || age < time.Hour-time.Second {

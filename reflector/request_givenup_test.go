@@ -33,7 +33,8 @@ func TestQuestionGivenUp(t *testing.T) {
 		})
 	})
 	client := dynamic.NewForConfigOrDie(cfg).Resource(widgets)
-	lw := &cache.ListWatch{ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	lw := &cache.ListWatch{ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object,
+		error) {
 		return client.List(ctx, o)
 	}, WatchFuncWithContext: client.Watch}
 	r := &requests{raw: lw, server: cfg.Host}
@@ -66,12 +67,14 @@ func TestGivenUpWatch(t *testing.T) {
 		opened := watch.Filter(server, func(ev watch.Event) (watch.Event, bool) { return ev, true })
 		ctx, giveUp := context.WithCancel(t.Context())
 		gone := make(chan struct{})
-		r := &requests{clock: clock.RealClock{}, lw: &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
-			ctx.Value(pulseKey{}).(*pulse).seen.Store(true)
-			giveUp()
-			<-gone
-			return opened, nil
-		}}}
+		r := &requests{clock: clock.RealClock{},
+			lw: &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context,
+				_ metav1.ListOptions) (watch.Interface, error) {
+				ctx.Value(pulseKey{}).(*pulse).seen.Store(true)
+				giveUp()
+				<-gone
+				return opened, nil
+			}}}
 		if _, _, _, err := r.watch(ctx, time.Minute, metav1.ListOptions{}); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}

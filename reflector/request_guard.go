@@ -79,7 +79,9 @@ func (g *guard) end(err error) error {
 	return err
 }
 
-func (r *requests) guard(ctx context.Context, patience time.Duration, asked metav1.ListOptions) (context.Context, *guard) {
+func (r *requests) guard(ctx context.Context, patience time.Duration, asked metav1.ListOptions) (
+	context.Context, *guard,
+) {
 	p := &pulse{asked: asked}
 	if r.server != "" {
 		p.of = r.source

@@ -17,10 +17,12 @@ import (
 func TestRetryAfterIsBounded(t *testing.T) {
 	for after, pause := range map[string]time.Duration{
 		"7": 7 * time.Second, "": 0, "0": 0, "-3": 0, "soon": 0, "1.5": 0,
-		"Wed, 21 Oct 2026 07:28:00 GMT": 0, "100000": mostPause, "9223372036854775807": mostPause, "99999999999999999999": 0,
+		"Wed, 21 Oct 2026 07:28:00 GMT": 0, "100000": mostPause, "9223372036854775807": mostPause,
+		"99999999999999999999": 0,
 	} {
 		p := &pulse{}
-		req, err := http.NewRequestWithContext(context.WithValue(t.Context(), pulseKey{}, p), http.MethodGet, "http://localhost/api/v1/configmaps", nil)
+		req, err := http.NewRequestWithContext(context.WithValue(t.Context(), pulseKey{}, p), http.MethodGet,
+			"http://localhost/api/v1/configmaps", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +86,9 @@ func TestStalledPage(t *testing.T) {
 // TestSlowPage: bytes that trickle in are signs of life, however long it takes.
 func TestSlowPage(t *testing.T) {
 	bubble(t, 8, kubesim.Options{}, Options{}, func(f *fixture) {
-		f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "configmaps") }, 1, func(w http.ResponseWriter, r *http.Request) {
+		f.sim.FailNext(func(r *http.Request) bool {
+			return strings.HasSuffix(r.URL.Path, "configmaps")
+		}, 1, func(w http.ResponseWriter, r *http.Request) {
 			whole := httptest.NewRecorder()
 			f.sim.ServeHTTP(whole, r) // counted as a request of its own
 			w.Header().Set("Content-Type", whole.Header().Get("Content-Type"))

@@ -22,7 +22,8 @@ func checkSmall(req *http.Request, resp *http.Response) {
 	if p == nil || req.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(packed.By(resp.Header)) > 0 {
 		return
 	}
-	if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || media != "application/json" {
+	if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil ||
+		media != "application/json" {
 		return
 	}
 	if _, err := sourceOf(req.URL); err != nil {

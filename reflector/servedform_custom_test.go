@@ -64,7 +64,8 @@ func customFixtureOver(t *testing.T, sim *kubesim.Server, o Options) *customFixt
 	cfg := sim.RESTConfig()
 	cfg.QPS = -1
 	client := dynamic.NewForConfigOrDie(WrapConfig(cfg)).Resource(widgets)
-	lw := &cache.ListWatch{ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	lw := &cache.ListWatch{ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object,
+		error) {
 		return client.List(ctx, o)
 	}, WatchFuncWithContext: client.Watch}
 	example := widget("", "")
@@ -123,7 +124,8 @@ func TestFormChangesBeneathAWatch(t *testing.T) {
 			t.Errorf("the file has %s: the documents say otherwise", f.colors())
 		}
 		after(time.Hour)
-		if got, st := f.colors(), f.State(); got != "none blue red" || st.Relists[ReasonAudit] == 0 || len(st.Relists) != 2 {
+		if got, st := f.colors(), f.State(); got != "none blue red" || st.Relists[ReasonAudit] == 0 ||
+			len(st.Relists) != 2 {
 			t.Errorf("the file has %s: %v", got, st.Relists)
 		}
 		if now := f.store.Facts().ServedForm; now == "" || now == sign {
@@ -141,7 +143,8 @@ func TestDefinitionChanges(t *testing.T) {
 		f.sim.FailNext(func(r *http.Request) bool {
 			return denied && strings.Contains(r.URL.Path, "/customresourcedefinitions/")
 		}, 1<<30,
-			kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, "", nil)))
+			kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, "",
+				nil)))
 		f.list()
 		if err := f.sim.Reconvert(widget("second", "blue")); err != nil {
 			t.Fatal(err)

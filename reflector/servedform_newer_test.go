@@ -14,7 +14,8 @@ func TestNewerServer(t *testing.T) {
 	f := newRawFixture(t, mediaProto, 0, Options{})
 	f.put("cm", 500, 1)
 	for version, newer := range map[string]bool{
-		"v1.38.1-eks-abc": true, "v1.37.9": false, "v1.99.0+k3s1": true, "v1.2.3": false, "weekly": false, "v2.1.0": false,
+		"v1.38.1-eks-abc": true, "v1.37.9": false, "v1.99.0+k3s1": true, "v1.2.3": false, "weekly": false,
+		"v2.1.0": false,
 	} {
 		f.sim.Upgrade(version)
 		f.sim.DropConnections()
@@ -32,7 +33,8 @@ func TestProgramAPI(t *testing.T) {
 			{Path: "k8s.io/api", Version: version, Replace: replace}}}
 	}
 	for want, info := range map[uint]*debug.BuildInfo{
-		37: at("v0.37.2", nil), 38: at("v0.38.0-rc.1", nil), 36: at("v0.37.2", &debug.Module{Version: "v0.36.0"}), 0: nil,
+		37: at("v0.37.2", nil), 38: at("v0.38.0-rc.1", nil), 36: at("v0.37.2", &debug.Module{Version: "v0.36.0"}),
+		0: nil,
 	} {
 		if got := apiIn(info); got != want {
 			t.Errorf("%d, not %d", got, want)

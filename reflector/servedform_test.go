@@ -23,7 +23,8 @@ import (
 // reform makes the server return other content under the same version.
 func (f *rawFixture) reform(name string) {
 	f.t.Helper()
-	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"form": "another"}}
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Data: map[string]string{"form": "another"}}
 	if err := f.sim.Reform(obj); err != nil {
 		f.t.Fatal(err)
 	}
@@ -112,7 +113,9 @@ func TestFormIsNotAnswered(t *testing.T) {
 				f.list()
 				var failing atomic.Bool
 				failing.Store(true)
-				f.sim.FailNext(func(r *http.Request) bool { return failing.Load() && strings.HasPrefix(r.URL.Path, path) }, 1<<30,
+				f.sim.FailNext(func(r *http.Request) bool {
+					return failing.Load() && strings.HasPrefix(r.URL.Path, path)
+				}, 1<<30,
 					func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
 				for _, name := range []string{"cm3", "cm4"} {
 					f.reform(name)
@@ -146,21 +149,23 @@ func TestFormChangesDuringTheFirstList(t *testing.T) {
 				}
 				f := &rawFixture{}
 				var once sync.Once
-				f.fixture = fixtureWith(t, sim, 0, clock.RealClock{}, Options{pageSize: 4, repair: listFull}, func(cfg *rest.Config) {
-					cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-						return roundTripper(func(req *http.Request) (*http.Response, error) {
-							if !twoLives && second(req) {
-								once.Do(func() { f.reform("cm1") })
-							}
-							return next.RoundTrip(req)
+				f.fixture = fixtureWith(t, sim, 0, clock.RealClock{}, Options{pageSize: 4, repair: listFull},
+					func(cfg *rest.Config) {
+						cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+							return roundTripper(func(req *http.Request) (*http.Response, error) {
+								if !twoLives && second(req) {
+									once.Do(func() { f.reform("cm1") })
+								}
+								return next.RoundTrip(req)
+							})
 						})
-					})
-				}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
+					}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
 				for i := range 10 {
 					f.put(fmt.Sprint("cm", i), 500, 1)
 				}
 				if twoLives {
-					sim.FailNext(second, 1, kubesim.Answer(apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)))
+					sim.FailNext(second, 1, kubesim.Answer(apierrors.NewForbidden(corev1.Resource("configmaps"), "",
+						nil)))
 					if err := f.begin(t.Context()); err == nil {
 						t.Fatal("the list was not interrupted")
 					}

@@ -30,7 +30,8 @@ func TestOptionsThatChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		create := func(name, app string) {
-			if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": app}}}); err != nil {
+			if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
+				Labels: map[string]string{"app": app}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -38,19 +39,20 @@ func TestOptionsThatChange(t *testing.T) {
 		create("b1", "b")
 		var app atomic.Value
 		app.Store("a")
-		f := fixtureWith(t, sim, 0, clock.RealClock{}, Options{}, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
-			inner := cache.ToListerWatcherWithContext(lw)
-			return &cache.ListWatch{
-				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-					o.LabelSelector = fmt.Sprint("app=", app.Load())
-					return inner.ListWithContext(ctx, o)
-				},
-				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-					o.LabelSelector = fmt.Sprint("app=", app.Load())
-					return inner.WatchWithContext(ctx, o)
-				},
-			}
-		})
+		f := fixtureWith(t, sim, 0, clock.RealClock{}, Options{}, func(*rest.Config) {},
+			func(lw cache.ListerWatcher) cache.ListerWatcher {
+				inner := cache.ToListerWatcherWithContext(lw)
+				return &cache.ListWatch{
+					ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+						o.LabelSelector = fmt.Sprint("app=", app.Load())
+						return inner.ListWithContext(ctx, o)
+					},
+					WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+						o.LabelSelector = fmt.Sprint("app=", app.Load())
+						return inner.WatchWithContext(ctx, o)
+					},
+				}
+			})
 		f.reflect()
 		after(time.Minute)
 		if keys := f.store.ListKeys(); len(keys) != 1 || keys[0] != "default/a1" {
@@ -65,7 +67,8 @@ func TestOptionsThatChange(t *testing.T) {
 			create(fmt.Sprint("b2", expired), "b")
 			create(fmt.Sprint("a2", expired), "a")
 			after(10 * time.Minute)
-			if told, st := f.takeTold(), f.State(); told != "" || st.Phase != PhaseOffline || !strings.Contains(st.Reason, "app=b") {
+			if told, st := f.takeTold(), f.State(); told != "" || st.Phase != PhaseOffline ||
+				!strings.Contains(st.Reason, "app=b") {
 				t.Errorf("expired %v: told %q, %s", expired, told, st)
 			}
 			app.Store("a")
@@ -86,24 +89,27 @@ func TestListUnlikeWatch(t *testing.T) {
 		if err := sim.StartPipes(); err != nil {
 			t.Fatal(err)
 		}
-		f := fixtureWith(t, sim, 0, clock.RealClock{}, Options{}, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
-			inner := cache.ToListerWatcherWithContext(lw)
-			return &cache.ListWatch{
-				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-					o.LabelSelector = "app=a"
-					return inner.ListWithContext(ctx, o)
-				},
-				WatchFuncWithContext: inner.WatchWithContext,
-			}
-		})
+		f := fixtureWith(t, sim, 0, clock.RealClock{}, Options{}, func(*rest.Config) {},
+			func(lw cache.ListerWatcher) cache.ListerWatcher {
+				inner := cache.ToListerWatcherWithContext(lw)
+				return &cache.ListWatch{
+					ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+						o.LabelSelector = "app=a"
+						return inner.ListWithContext(ctx, o)
+					},
+					WatchFuncWithContext: inner.WatchWithContext,
+				}
+			})
 		for _, app := range []string{"a", "b"} {
-			if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: app, Labels: map[string]string{"app": app}}}); err != nil {
+			if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: app,
+				Labels: map[string]string{"app": app}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		f.reflect()
 		after(time.Minute)
-		if keys, st := f.store.ListKeys(), f.State(); len(keys) != 1 || keys[0] != "default/a" || st.Phase != PhaseLive {
+		if keys, st := f.store.ListKeys(), f.State(); len(keys) != 1 || keys[0] != "default/a" ||
+			st.Phase != PhaseLive {
 			t.Errorf("listed %q, %s", keys, st)
 		}
 		f.create("c")

@@ -26,7 +26,9 @@ import (
 
 // ErrUnidentified means that a source's identity could not be learned. It is
 // never guessed.
-var ErrUnidentified = errors.New("reflector: the source's identity cannot be learned: build the client from a rest.Config given to reflector.WrapConfig, with list and watch functions that pass their context on, or state the source in the options")
+var ErrUnidentified = errors.New("reflector: the source's identity cannot be learned: build the client from a " +
+	"rest.Config given to reflector.WrapConfig, with list and watch functions that pass their context on, or state " +
+	"the source in the options")
 
 // probe travels in the context of a request that must not leave the process. The
 // transport notes the request in it, and the answers to its own questions instead.
@@ -76,7 +78,9 @@ func Identify(ctx context.Context, lw cache.ListerWatcher, example runtime.Objec
 	}
 	for _, other := range []*url.URL{p.other, more.url, more.other} {
 		if other != nil && !sameList(p.url, other) {
-			return boltstore.Source{}, "", fmt.Errorf("%w (one watch is of several lists, such as %s and %s)", ErrUnidentified, p.url.Path, other.Path)
+			return boltstore.Source{}, "",
+				fmt.Errorf("%w (one watch is of several lists, such as %s and %s)", ErrUnidentified, p.url.Path,
+					other.Path)
 		}
 	}
 	src.Form = FormOf(example)
@@ -103,7 +107,8 @@ func intercept(caller context.Context, lw cache.ListerWatcher, p *probe) error {
 	defer cancel()
 	one := int64(1)
 	w, err := giveUp(ctx, func() (watch.Interface, error) {
-		return cache.ToListerWatcherWithContext(lw).WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: cmp.Or(p.version, "0"), TimeoutSeconds: &one})
+		return cache.ToListerWatcherWithContext(lw).WatchWithContext(ctx,
+			metav1.ListOptions{ResourceVersion: cmp.Or(p.version, "0"), TimeoutSeconds: &one})
 	}, stopWatch)
 	if err == nil {
 		stopWatch(w)
@@ -135,7 +140,8 @@ func sourceOf(u *url.URL) (boltstore.Source, error) {
 	}
 	q := u.Query()
 	src.Cluster = strings.Trim(prefix, "/")
-	src.LabelSelector, src.FieldSelector, src.ShardSelector = q.Get("labelSelector"), q.Get("fieldSelector"), q.Get("shardSelector")
+	src.LabelSelector, src.FieldSelector, src.ShardSelector = q.Get("labelSelector"), q.Get("fieldSelector"),
+		q.Get("shardSelector")
 	inOrder(&src)
 	return src, nil
 }

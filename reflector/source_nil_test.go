@@ -15,7 +15,8 @@ import (
 // is stated, it may be nil: a unit test that fills the store itself never lists.
 func TestNilListerWatcher(t *testing.T) {
 	for _, lw := range []cache.ListerWatcher{nil, (*cache.ListWatch)(nil)} {
-		if _, _, err := (Options{}).Identify(lw, &corev1.Pod{}); !errors.Is(err, ErrUnidentified) || !strings.Contains(err.Error(), "nil") {
+		if _, _, err := (Options{}).Identify(lw, &corev1.Pod{}); !errors.Is(err, ErrUnidentified) ||
+			!strings.Contains(err.Error(), "nil") {
 			t.Error(err)
 		}
 		src := boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}

@@ -25,14 +25,18 @@ func TestFieldSelectorOrder(t *testing.T) {
 	t.Cleanup(sim.Close)
 	client := kubernetes.NewForConfigOrDie(WrapConfig(sim.RESTConfig())).CoreV1().RESTClient()
 	set := fields.Set{"spec.nodeName": "n=1,2", "status.phase": "Running", "metadata.name": "a"}
-	want := boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped, FieldSelector: `metadata.name=a,spec.nodeName=n\=1\,2,status.phase=Running`}
+	want := boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped,
+		FieldSelector: `metadata.name=a,spec.nodeName=n\=1\,2,status.phase=Running`}
 	for range 50 {
-		got, _, err := Identify(t.Context(), cache.NewListWatchFromClient(client, "pods", "", set.AsSelector()), &corev1.Pod{})
+		got, _, err := Identify(t.Context(), cache.NewListWatchFromClient(client, "pods", "", set.AsSelector()),
+			&corev1.Pod{})
 		if err != nil || got != want {
 			t.Fatalf("%+v %v, want %+v", got, err, want)
 		}
 	}
-	one, _, err := Identify(t.Context(), cache.NewListWatchFromClient(client, "pods", "", fields.ParseSelectorOrDie("status.phase!=Running")), &corev1.Pod{})
+	one, _, err := Identify(t.Context(),
+		cache.NewListWatchFromClient(client, "pods", "", fields.ParseSelectorOrDie("status.phase!=Running")),
+		&corev1.Pod{})
 	if err != nil || one.FieldSelector != "status.phase!=Running" {
 		t.Errorf("%+v %v", one, err)
 	}
@@ -50,11 +54,13 @@ func TestLabelSelectorOrder(t *testing.T) {
 		{"no selector=,", "no selector=,"},
 	} {
 		for _, selector := range []string{c.want, c.other} {
-			src, err := sourceOf(&url.URL{Path: "/api/v1/pods", RawQuery: url.Values{"labelSelector": {selector}}.Encode()})
+			src, err := sourceOf(&url.URL{Path: "/api/v1/pods",
+				RawQuery: url.Values{"labelSelector": {selector}}.Encode()})
 			if err != nil || src.LabelSelector != c.want {
 				t.Errorf("%q: %q %v, want %q", selector, src.LabelSelector, err, c.want)
 			}
-			if s, err := labels.Parse(src.LabelSelector); err == nil && strings.Count(c.want, "app") < 3 && s.String() != c.want {
+			if s, err := labels.Parse(src.LabelSelector); err == nil && strings.Count(c.want, "app") < 3 &&
+				s.String() != c.want {
 				t.Errorf("labels has %q for %q", s, c.want)
 			}
 		}

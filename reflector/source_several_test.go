@@ -64,17 +64,19 @@ func TestSeveralLists(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim.ResetRequests()
-			_, _, err := Identify(t.Context(), &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				var first watch.Interface
-				for _, open := range c.watches {
-					w, err := open(ctx, o)
-					if err != nil {
-						return nil, err
+			_, _, err := Identify(t.Context(),
+				&cache.ListWatch{WatchFuncWithContext: func(ctx context.Context,
+					o metav1.ListOptions) (watch.Interface, error) {
+					var first watch.Interface
+					for _, open := range c.watches {
+						w, err := open(ctx, o)
+						if err != nil {
+							return nil, err
+						}
+						first = w
 					}
-					first = w
-				}
-				return first, nil
-			}}, &corev1.ConfigMap{})
+					return first, nil
+				}}, &corev1.ConfigMap{})
 			if errors.Is(err, ErrUnidentified) != c.several || err != nil && !c.several {
 				t.Error(err)
 			}

@@ -34,7 +34,8 @@ func TestStandaloneBookmarkWithoutVersion(t *testing.T) {
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
 	}
-	s, err := NewStandalone(db, lw, &corev1.ConfigMap{}, Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}})
+	s, err := NewStandalone(db, lw, &corev1.ConfigMap{},
+		Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,8 @@ func TestStandaloneBookmarkWithoutVersion(t *testing.T) {
 	go func() { defer close(done); inf.RunWithContext(ctx) }()
 	for i, rv := range []string{"", "0", "7"} {
 		events.Action(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: rv}})
-		events.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: string(rune('a' + i)), ResourceVersion: string(rune('7' + i))}})
+		events.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: string(rune('a' + i)),
+			ResourceVersion: string(rune('7' + i))}})
 		deadline := time.After(time.Minute)
 		for len(inf.GetStore().ListKeys()) <= i {
 			select {

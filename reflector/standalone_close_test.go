@@ -33,7 +33,8 @@ func TestStandaloneClosesOnFullDisk(t *testing.T) {
 	}
 	defer db.Close() // reports what was not written
 	client := kubernetes.NewForConfigOrDie(WrapConfig(sim.RESTConfig())).CoreV1().RESTClient()
-	s, err := NewStandalone(db, cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()), &corev1.ConfigMap{}, Options{})
+	s, err := NewStandalone(db, cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()),
+		&corev1.ConfigMap{}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,8 @@ func TestStandaloneClosesOnFullDisk(t *testing.T) {
 	}
 	until("synced", inf.HasSynced)
 	for i := range 400 {
-		err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("c", i)}, Data: map[string]string{"k": strings.Repeat("v", 20_000)}})
+		err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+			Name: fmt.Sprint("c", i)}, Data: map[string]string{"k": strings.Repeat("v", 20_000)}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,13 +30,17 @@ func TestStandaloneWithoutVersions(t *testing.T) {
 						}
 						return l, nil
 					},
-					WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+					WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+						return watch.NewFake(), nil
+					},
 				}
 				db, err := boltstore.Open(path, boltstore.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				s, err := NewStandalone(db, lw, &corev1.ConfigMap{}, Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}})
+				s, err := NewStandalone(db, lw, &corev1.ConfigMap{},
+					Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps",
+						Form: boltstore.FormTyped}})
 				if err != nil {
 					t.Fatal(err)
 				}

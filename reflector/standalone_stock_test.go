@@ -89,7 +89,8 @@ func TestStandaloneAsStock(t *testing.T) {
 		over, beside := &notebook{}, &notebook{}
 		_, _ = s.inf.AddEventHandler(over) // nothing has stopped the informer
 		client := kubernetes.NewForConfigOrDie(sim.RESTConfig()).CoreV1().RESTClient()
-		inf := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()), &corev1.ConfigMap{}, 0, cache.Indexers{})
+		inf := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, "configmaps", "",
+			fields.Everything()), &corev1.ConfigMap{}, 0, cache.Indexers{})
 		_, _ = inf.AddEventHandler(beside)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
@@ -176,7 +177,9 @@ func TestStockInformerPurged(t *testing.T) {
 func forbid(sim *kubesim.Server) *atomic.Bool {
 	forbidden := &atomic.Bool{}
 	forbidden.Store(true)
-	sim.FailNext(func(r *http.Request) bool { return forbidden.Load() && strings.Contains(r.URL.Path, "/configmaps") }, math.MaxInt, func(w http.ResponseWriter, _ *http.Request) {
+	sim.FailNext(func(r *http.Request) bool {
+		return forbidden.Load() && strings.Contains(r.URL.Path, "/configmaps")
+	}, math.MaxInt, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))

@@ -121,7 +121,8 @@ func (s *stock) differs() string {
 
 func (s *stock) write(what byte, name string, data string) {
 	s.t.Helper()
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"": data}}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Data: map[string]string{"": data}}
 	var err error
 	switch what {
 	case '+':
@@ -328,7 +329,8 @@ func TestStockInformerLives(t *testing.T) {
 				}
 				switch r.IntN(8) {
 				case 0:
-					_ = s.sim.Restart(kubesim.RestartOptions{Down: time.Duration(r.IntN(90)) * time.Second, Initializing: r.IntN(3)})
+					_ = s.sim.Restart(kubesim.RestartOptions{Down: time.Duration(r.IntN(90)) * time.Second,
+						Initializing: r.IntN(3)})
 				case 1:
 					s.sim.DropConnections()
 				case 2:

@@ -47,7 +47,8 @@ func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions)
 		}
 		return nil, err
 	}
-	w := &stream{s: s, inner: inner, out: make(chan watch.Event), done: make(chan struct{}), ctx: ctx, cancel: cancel, began: s.source.clock.Now()}
+	w := &stream{s: s, inner: inner, out: make(chan watch.Event), done: make(chan struct{}), ctx: ctx, cancel: cancel,
+		began: s.source.clock.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -120,7 +121,8 @@ func (s *Standalone) event(d cache.Delta) (watch.Event, uint64) {
 	if !ok {
 		return again("the file has been brought up to date"), s.store.State().Seq
 	}
-	types := map[cache.DeltaType]watch.EventType{cache.Added: watch.Added, cache.Updated: watch.Modified, cache.Deleted: watch.Deleted}
+	types := map[cache.DeltaType]watch.EventType{cache.Added: watch.Added, cache.Updated: watch.Modified,
+		cache.Deleted: watch.Deleted}
 	obj, err := e.Object()
 	if dead, unknown := obj.(cache.DeletedFinalStateUnknown); unknown {
 		obj = dead.Obj

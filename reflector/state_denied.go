@@ -39,7 +39,8 @@ func (s *Reflector) denied(ctx context.Context, err error) {
 	}
 	if !s.store.State().Synced { // the pages of an interrupted list go, too
 		if err := s.store.DropPartial(); err != nil {
-			s.log.Error(err, "The server refuses these objects, and those already listed could not be removed yet", "source", s.store.Source().String())
+			s.log.Error(err, "The server refuses these objects, and those already listed could not be removed yet",
+				"source", s.store.Source().String())
 		}
 		return
 	}
@@ -62,8 +63,10 @@ func (s *Reflector) denied(ctx context.Context, err error) {
 		}
 	}
 	if err := s.queue.Purge(ctx); err != nil {
-		s.log.Error(err, "The server refuses these objects, and they could not be purged yet", "source", s.store.Source().String())
+		s.log.Error(err, "The server refuses these objects, and they could not be purged yet", "source",
+			s.store.Source().String())
 		return
 	}
-	s.log.Info("The server refuses these objects, they have been purged", "source", s.store.Source().String(), "refused", err.Error())
+	s.log.Info("The server refuses these objects, they have been purged", "source", s.store.Source().String(),
+		"refused", err.Error())
 }

@@ -24,7 +24,8 @@ func TestDenied(t *testing.T) {
 	before := f.State().Confirmed
 	f.cost()
 	f.clock.Step(time.Hour)
-	f.sim.FailNext(nil, 1, kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", fmt.Errorf("no"))))
+	f.sim.FailNext(nil, 1, kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "",
+		fmt.Errorf("no"))))
 	if _, err := f.open(t.Context(), nil); !apierrors.IsForbidden(err) {
 		t.Fatal(err)
 	}
@@ -60,7 +61,8 @@ func TestDeniedKeeps(t *testing.T) {
 				f.create("missed")
 				f.cost()
 				after(time.Hour)
-				if n, st := len(f.store.ListKeys()), f.State(); n != 5 || st.Phase != PhaseDenied || time.Since(st.Confirmed) < time.Hour-time.Second {
+				if n, st := len(f.store.ListKeys()), f.State(); n != 5 || st.Phase != PhaseDenied ||
+					time.Since(st.Confirmed) < time.Hour-time.Second {
 					t.Errorf("%d objects, %#v", n, st)
 				}
 				f.costs("in an hour", kubesim.Cost{Questions: 240, Bytes: 44000}) // client-go's backoff
@@ -103,17 +105,20 @@ func TestDeniedPurges(t *testing.T) {
 				on.Store(true)
 				f.sim.DropConnections()
 				after(10 * time.Minute)
-				if told := f.takeTold(); told != "Deleted cm0, Deleted cm1, Deleted cm2" || len(f.store.ListKeys()) != 0 || f.State().Phase != PhaseDenied {
+				if told := f.takeTold(); told != "Deleted cm0, Deleted cm1, Deleted cm2" ||
+					len(f.store.ListKeys()) != 0 || f.State().Phase != PhaseDenied {
 					t.Errorf("told %q, %s", told, f.State())
 				}
 				f.costs("in ten minutes", kubesim.Cost{Questions: 45, Others: 1, Bytes: 8000})
 				f.create("more")
 				on.Store(false)
 				after(2 * time.Minute)
-				if told := f.takeTold(); told != "Added cm0, Added cm1, Added cm2, Added more" || f.State().Phase != PhaseLive {
+				if told := f.takeTold(); told != "Added cm0, Added cm1, Added cm2, Added more" ||
+					f.State().Phase != PhaseLive {
 					t.Errorf("told %q, %s", told, f.State())
 				}
-				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Forms: 2, Bytes: 1300})
+				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Forms: 2,
+					Bytes: 1300})
 				if diff := f.differs(); diff != "" {
 					t.Error(diff)
 				}
@@ -139,15 +144,18 @@ func TestDeniedByAnotherCluster(t *testing.T) {
 				f.cost()
 				after(10 * time.Minute)
 				f.costs("refused", kubesim.Cost{Questions: 45, Others: 40, Bytes: 18_000})
-				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.store.State().Synced || f.State().Phase != PhaseDenied {
+				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.store.State().Synced ||
+					f.State().Phase != PhaseDenied {
 					t.Errorf("told %q, synced %v, %s", told, f.store.State().Synced, f.State())
 				}
 				on.Store(false)
 				after(2 * time.Minute)
-				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.State().Phase != PhaseLive || len(f.store.ListKeys()) != 1 {
+				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.State().Phase != PhaseLive ||
+					len(f.store.ListKeys()) != 1 {
 					t.Errorf("told %q, %s", told, f.State())
 				}
-				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Forms: 2, Bytes: 1000})
+				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Forms: 2,
+					Bytes: 1000})
 				if diff := f.differs(); diff != "" {
 					t.Error(diff)
 				}
@@ -163,9 +171,13 @@ func TestDeniedByAGateway(t *testing.T) {
 	for _, code := range []int{401, 403, 404} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			bubble(t, 3, kubesim.Options{}, Options{PurgeDenied: true}, func(f *fixture) {
-				f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") }, 1<<30, kubesim.Answer(refusals["403"]))
+				f.sim.FailNext(func(r *http.Request) bool {
+					return strings.HasSuffix(r.URL.Path, "/kube-system")
+				}, 1<<30, kubesim.Answer(refusals["403"]))
 				on := &atomic.Bool{}
-				f.sim.FailNext(func(*http.Request) bool { return on.Load() }, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
+				f.sim.FailNext(func(*http.Request) bool {
+					return on.Load()
+				}, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
 					http.Error(w, "no backend", code)
 				})
 				f.reflect()
@@ -231,7 +243,8 @@ func TestTypeComesBack(t *testing.T) {
 		f.costs("gone", kubesim.Cost{Questions: 50, Bytes: 8500})
 		on.Store(false)
 		after(2 * time.Minute)
-		if told := f.takeTold(); told != "Added cm1, Deleted cm0, Deleted cm1, Deleted cm2" || f.State().Phase != PhaseLive {
+		if told := f.takeTold(); told != "Added cm1, Deleted cm0, Deleted cm1, Deleted cm2" ||
+			f.State().Phase != PhaseLive {
 			t.Errorf("told %q, %s", told, f.State())
 		}
 		f.costs("back", kubesim.Cost{Questions: 2, FullReads: 1, Watches: 3, Others: 3, Forms: 2, Bytes: 2100})

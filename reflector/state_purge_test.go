@@ -34,31 +34,32 @@ func TestPurgeWithoutVersions(t *testing.T) {
 		if err := sim.StartPipes(); err != nil {
 			t.Fatal(err)
 		}
-		f := fixtureWith(t, sim, 3, clock.RealClock{}, Options{PurgeDenied: true}, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
-			inner := cache.ToListerWatcherWithContext(lw)
-			return &cache.ListWatch{
-				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-					list, err := inner.ListWithContext(ctx, o)
-					if err == nil {
-						list.(*corev1.ConfigMapList).ResourceVersion = ""
-					}
-					return list, err
-				},
-				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-					w, err := inner.WatchWithContext(ctx, o)
-					if err != nil {
-						return nil, err
-					}
-					out := make(chan watch.Event)
-					go func() {
-						defer close(out)
-						for range w.ResultChan() { // the objects that it has listed
+		f := fixtureWith(t, sim, 3, clock.RealClock{}, Options{PurgeDenied: true}, func(*rest.Config) {},
+			func(lw cache.ListerWatcher) cache.ListerWatcher {
+				inner := cache.ToListerWatcherWithContext(lw)
+				return &cache.ListWatch{
+					ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+						list, err := inner.ListWithContext(ctx, o)
+						if err == nil {
+							list.(*corev1.ConfigMapList).ResourceVersion = ""
 						}
-					}()
-					return silent{w, out}, nil
-				},
-			}
-		})
+						return list, err
+					},
+					WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+						w, err := inner.WatchWithContext(ctx, o)
+						if err != nil {
+							return nil, err
+						}
+						out := make(chan watch.Event)
+						go func() {
+							defer close(out)
+							for range w.ResultChan() { // the objects that it has listed
+							}
+						}()
+						return silent{w, out}, nil
+					},
+				}
+			})
 		on := f.refuse(refusals["403"])
 		f.reflect()
 		after(time.Second)
@@ -66,7 +67,8 @@ func TestPurgeWithoutVersions(t *testing.T) {
 		on.Store(true)
 		f.sim.DropConnections()
 		after(10 * time.Minute)
-		if told := f.takeTold(); told != "Deleted cm0, Deleted cm1, Deleted cm2" || len(f.store.ListKeys()) != 0 || f.State().Phase != PhaseDenied {
+		if told := f.takeTold(); told != "Deleted cm0, Deleted cm1, Deleted cm2" || len(f.store.ListKeys()) != 0 ||
+			f.State().Phase != PhaseDenied {
 			t.Errorf("told %q, %s", told, f.State())
 		}
 		seq := f.store.State().Seq

@@ -150,7 +150,8 @@ func (s *Reflector) enter(p Phase, reason string) {
 	if !s.status.enter(p, reason, s.clock.Now(), s.link.doubtedAt()) {
 		return
 	}
-	s.log.V(1).Info("Source "+string(p), "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.queue.AcceptedVersion())
+	s.log.V(1).Info("Source "+string(p), "source", s.store.Source().String(), "reason", reason, "resourceVersion",
+		s.queue.AcceptedVersion())
 	if s.o.OnState != nil {
 		s.o.OnState(s.State())
 	}

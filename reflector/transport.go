@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
-
 )
 
 // WrapConfig changes cfg, and returns it, so that Identify can learn what its clients list,
@@ -87,15 +86,18 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		p.sign, p.err = t.servedForm(req, p.since)
 	}
 	if p.answered {
-		return &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-			Header: http.Header{"Content-Type": {"application/json"}}, Body: http.NoBody, Request: req}, nil
+		return &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1,
+			ProtoMinor: 1,
+			Header:     http.Header{"Content-Type": {"application/json"}}, Body: http.NoBody, Request: req}, nil
 	}
 	return nil, errProbed
 }
 
 // send sends a request, and notes what its answer shows about link and server.
 func (t *transport) send(req *http.Request) (*http.Response, error) {
-	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return notePulse(t.next.RoundTrip, req) })
+	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) {
+		return notePulse(t.next.RoundTrip, req)
+	})
 	if err == nil {
 		noteAnswer(req, resp)
 	}
@@ -105,7 +107,9 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 // fetch asks for the path, as metadata where the server can give that, with the
 // credentials of req. It reads a small body, unless there is a query. resp is nil if the
 // server has not answered; its body is closed.
-func (t *transport) fetch(ctx context.Context, req *http.Request, path, query string) (resp *http.Response, body []byte, err error) {
+func (t *transport) fetch(ctx context.Context, req *http.Request, path, query string) (
+	resp *http.Response, body []byte, err error,
+) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, probeKey{}, nil), askPatience)
 	defer cancel()
 	get := req.Clone(ctx)

@@ -159,7 +159,8 @@ func (s *Reflector) auditIn() (d time.Duration, ok bool) {
 // worth it: once in a life of the process, and for a caller that waits. It is not while the
 // list that has answered the question may still confirm.
 func (s *Reflector) wantsProof() bool {
-	return !s.queue.Reached() && s.link.bookmarkless() && !s.proving.compares() && (s.queue.Confirmed().IsZero() || s.fresh.want())
+	return !s.queue.Reached() && s.link.bookmarkless() && !s.proving.compares() &&
+		(s.queue.Confirmed().IsZero() || s.fresh.want())
 }
 
 // mustProve says whether such a list is to be read now.

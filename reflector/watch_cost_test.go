@@ -44,7 +44,8 @@ func TestCustomWakeWithNothingMissed(t *testing.T) {
 		most    kubesim.Cost
 	}{
 		{confirm: ConfirmAuto, most: kubesim.Cost{FullReads: 1, Watches: 1, Others: 1, Bytes: 1400}},
-		{confirm: ConfirmAuto, untold: true, most: kubesim.Cost{FullReads: 2, Watches: 1, Others: 2, Forms: 1, Bytes: 2600}},
+		{confirm: ConfirmAuto, untold: true,
+			most: kubesim.Cost{FullReads: 2, Watches: 1, Others: 2, Forms: 1, Bytes: 2600}},
 		{confirm: ConfirmBookmark,
 			most: kubesim.Cost{Questions: 1, FullReads: 1, Watches: 1, Others: 1, Forms: 3, Bytes: 2400}},
 	} {

@@ -139,7 +139,8 @@ func TestNotLiveWithoutWatch(t *testing.T) {
 		broken := time.Now()
 		f.sim.DropConnections() // the next one is taken, and not answered
 		after(5 * time.Second)
-		if st := f.State(); st.Phase != PhaseConnecting || time.Since(st.Since) > 5*time.Second || st.Since.Before(broken) {
+		if st := f.State(); st.Phase != PhaseConnecting || time.Since(st.Since) > 5*time.Second ||
+			st.Since.Before(broken) {
 			t.Errorf("%#v", st)
 		}
 		after(30 * time.Second)

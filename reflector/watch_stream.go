@@ -173,7 +173,8 @@ func (w *watcher) mustAsk() bool {
 		return false // an answer is under way
 	}
 	reached := w.s.queue.Reached()
-	if _, asked := w.s.queue.Target(); w.short && (w.s.queue.Proven().Before(asked) || w.s.proving.mode == ConfirmList && !reached) {
+	if _, asked := w.s.queue.Target(); w.short &&
+		(w.s.queue.Proven().Before(asked) || w.s.proving.mode == ConfirmList && !reached) {
 		return false // so it is here; or a list has given it, which may be large with ConfirmList
 	}
 	if w.s.proofIn() <= 0 || w.s.listsForWaiting() {
@@ -249,7 +250,8 @@ const shortestWatch = time.Second
 func (w *watcher) ended() error {
 	// After a watch that ends on time nothing needs to be asked. If it ends early, the
 	// link has broken, and another server may answer next.
-	early, behind := w.until.IsZero() || w.s.clock.Now().Before(w.until.Add(-time.Second)), w.s.status.in(PhaseCatchingUp)
+	early, behind := w.until.IsZero() ||
+		w.s.clock.Now().Before(w.until.Add(-time.Second)), w.s.status.in(PhaseCatchingUp)
 	atOnce := !w.moved && w.s.clock.Since(w.began) < shortestWatch
 	switch {
 	case early:

@@ -44,7 +44,8 @@ func TestUnreadableEvent(t *testing.T) {
 					t.Errorf("told %q", told)
 				}
 				st := f.State()
-				if n := st.Relists[ReasonUnreadable]; n != 1 && !forever || forever && n > 3 || st.Phase != PhaseLive && !forever {
+				if n := st.Relists[ReasonUnreadable]; n != 1 && !forever || forever && n > 3 ||
+					st.Phase != PhaseLive && !forever {
 					t.Errorf("%s, %v", st, st.Relists)
 				}
 				after(2 * time.Hour)
@@ -68,7 +69,8 @@ func TestRefusedVersion(t *testing.T) {
 		}
 	}
 	event := func(status string) http.HandlerFunc {
-		return body(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no"` + status + `}}` + "\n")
+		return body(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no"` +
+			status + `}}` + "\n")
 	}
 	for name, answer := range map[string]http.HandlerFunc{
 		"bad request":          kubesim.Answer(apierrors.NewBadRequest("invalid resource version")),
@@ -122,7 +124,9 @@ func TestUnreadableAtTheEnd(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
-			time.Sleep(2500 * time.Millisecond) // the bubble's clock, which takes no time; without it the watch, of 3 s, ends early, and it is time that is tested, no signal
+			// the bubble's clock, which takes no time; without it the watch, of 3 s, ends early,
+			// and it is time that is tested, no signal
+			time.Sleep(2500 * time.Millisecond)
 			fmt.Fprint(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"message":"no"}}`+"\n")
 		})
 		f.sim.DropConnections()
@@ -145,7 +149,8 @@ func TestRefusedLists(t *testing.T) {
 		f.sim.FailNext(isWatch, 4, down)
 		lists := 0
 		f.sim.FailNext(func(r *http.Request) bool {
-			list := strings.HasSuffix(r.URL.Path, "/configmaps") && !isWatch(r) && r.URL.Query().Get("limit") != "1" // else it is a question
+			// else it is a question
+			list := strings.HasSuffix(r.URL.Path, "/configmaps") && !isWatch(r) && r.URL.Query().Get("limit") != "1"
 			if list && r.URL.Query().Get("resourceVersionMatch") == "" {
 				lists++
 			}

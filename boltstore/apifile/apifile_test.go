@@ -26,14 +26,17 @@ import (
 func TestSources(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	h := New(db, Options{})
-	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1), configMap("a", "y", 2))
-	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", "app=shop"), &corev1.ConfigMap{}), "20", configMap("a", "y", 2, "app=shop"), configMap("b", "z", 3, "app=shop"))
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{}), "10",
+		configMap("a", "x", 1), configMap("a", "y", 2))
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", "app=shop"), &corev1.ConfigMap{}), "20",
+		configMap("a", "y", 2, "app=shop"), configMap("b", "z", 3, "app=shop"))
 	const all, of = "/api/v1/configmaps", "/api/v1/namespaces/"
 	expect(t, h, of+"a/configmaps", 200, "a/x a/y")
 	expect(t, h, all+"?labelSelector=app%3Dshop", 200, "a/y b/z")
 	expect(t, h, all+"?labelSelector=app%3Dshop,tier%3Dweb", 200, "")
 	expect(t, h, of+"b/configmaps?labelSelector=app%3Dshop", 200, "b/z")
-	for _, path := range []string{all, of + "b/configmaps", of + "b/configmaps/y", all + "?labelSelector=app", all + "?watch=true"} {
+	for _, path := range []string{all, of + "b/configmaps", of + "b/configmaps/y", all + "?labelSelector=app",
+		all + "?watch=true"} {
 		a := expect(t, h, path, 503, "configmaps/v1 -n a")
 		if a.header.Get("Retry-After") == "" {
 			t.Errorf("%s: no Retry-After", path)
@@ -56,7 +59,8 @@ func TestSources(t *testing.T) {
 // TestRefused: requests that the file cannot answer get the API's status.
 func TestRefused(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
-	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1))
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10",
+		configMap("a", "x", 1))
 	secret := &corev1.Secret{ObjectMeta: meta("a", "s", 2), Data: map[string][]byte{"k": []byte("hunter2")}}
 	filetest.Relist(t, filetest.Claim(t, db, source1("secrets", "", ""), &corev1.Secret{}), "10", secret)
 	filetest.Claim(t, db, source1("pods", "", ""), &corev1.Pod{})
@@ -67,23 +71,29 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	expect(t, New(db, Options{Secrets: true}), "/api/v1/secrets", 200, "a/s")
-	if a := expect(t, h, "/api/v1/pods", 429, `"message":"pods/v1: `); a.header.Get("Retry-After") != "1" || !strings.Contains(a.body, "not been listed yet") {
+	if a := expect(t, h, "/api/v1/pods", 429, `"message":"pods/v1: `); a.header.Get("Retry-After") != "1" ||
+		!strings.Contains(a.body, "not been listed yet") {
 		t.Errorf("Retry-After %q: %s", a.header.Get("Retry-After"), a.body)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		for _, path := range []string{"/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/a/configmaps/x", "/api", "/api/v1", "/apis", "/version"} {
+		for _, path := range []string{"/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/a/configmaps/x", "/api",
+			"/api/v1", "/apis", "/version"} {
 			if a := ask(t, h, method, path); a.code != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s: %d %s", method, path, a.code, a.body)
 			}
 		}
 	}
 	expect(t, h, "/api/v1/namespaces/a/configmaps", 200, "a/x")
-	expect(t, h, "/api/v1/namespaces/a/configmaps/x/status", 404, "could not find the requested resource") // they have none
-	filetest.Relist(t, filetest.Claim(t, db, source1("services", "", ""), &corev1.Service{}), "10", &corev1.Service{ObjectMeta: meta("a", "x", 1)})
+	// they have none
+	expect(t, h, "/api/v1/namespaces/a/configmaps/x/status", 404, "could not find the requested resource")
+	filetest.Relist(t, filetest.Claim(t, db, source1("services", "", ""), &corev1.Service{}), "10",
+		&corev1.Service{ObjectMeta: meta("a", "x", 1)})
 	expect(t, h, "/api/v1/namespaces/a/services/x/status", 200, "")
-	expect(t, h, "/api/v1/namespaces/a/services//status", 404, "could not find the requested resource") // authorised as another list than that of services
+	// authorised as another list than that of services
+	expect(t, h, "/api/v1/namespaces/a/services//status", 404, "could not find the requested resource")
 	expect(t, h, "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=9", 410, "too old")
-	for _, path := range []string{"//api/v1/configmaps", "/api//v1/configmaps", "/api/v1//configmaps", "/api/v1/namespaces/a//configmaps", "/api/v1/namespaces/a/configmaps//x"} {
+	for _, path := range []string{"//api/v1/configmaps", "/api//v1/configmaps", "/api/v1//configmaps",
+		"/api/v1/namespaces/a//configmaps", "/api/v1/namespaces/a/configmaps//x"} {
 		expect(t, h, path, 404, "not f") // as at a server
 	}
 	expect(t, h, "/api/v1/namespaces//configmaps//", 200, "a/x") // likewise
@@ -148,7 +158,8 @@ func TestBuiltInShortNames(t *testing.T) {
 func TestDiscovery(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
-	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"cm", "configmap"}, Categories: []string{"all"}}); err != nil {
+	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"cm", "configmap"},
+		Categories: []string{"all"}}); err != nil {
 		t.Fatal(err)
 	}
 	nodes := filetest.Claim(t, db, source1("nodes", "", ""), &corev1.Node{})
@@ -158,7 +169,8 @@ func TestDiscovery(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "Widget"})
-		filetest.Claim(t, db, boltstore.Source{Group: "example.com", Version: version, Resource: "widgets", Form: boltstore.FormUnstructured}, u)
+		filetest.Claim(t, db, boltstore.Source{Group: "example.com", Version: version, Resource: "widgets",
+			Form: boltstore.FormUnstructured}, u)
 	}
 	srv := httptest.NewServer(New(db, Options{}))
 	defer srv.Close()
@@ -172,11 +184,13 @@ func TestDiscovery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if all, ok := restmapper.NewDiscoveryCategoryExpander(dc).Expand("all"); !ok || len(all) != 1 || all[0].Resource != "configmaps" {
+		if all, ok := restmapper.NewDiscoveryCategoryExpander(dc).Expand("all"); !ok || len(all) != 1 ||
+			all[0].Resource != "configmaps" {
 			t.Errorf("legacy %v: all means %v", legacy, all)
 		}
 		mapper := restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(groups), dc, nil)
-		for arg, want := range map[string]string{"cm": "/v1, Resource=configmaps namespace", "nodes": "/v1, Resource=nodes root", "widget": "example.com/v1, Resource=widgets namespace"} {
+		for arg, want := range map[string]string{"cm": "/v1, Resource=configmaps namespace",
+			"nodes": "/v1, Resource=nodes root", "widget": "example.com/v1, Resource=widgets namespace"} {
 			gvr, err := mapper.ResourceFor(schema.GroupVersionResource{Resource: arg})
 			if err != nil {
 				t.Fatalf("legacy %v: %s: %v", legacy, arg, err)
@@ -210,7 +224,8 @@ func TestAge(t *testing.T) {
 	}
 	h := New(db, Options{Clock: clock})
 	const path = "/api/v1/configmaps"
-	if a := expect(t, h, path, 200, ""); a.header.Get("Age") != "0" || a.header.Get("Warning") != "" || a.header.Get(HeaderConfirmed) == "" {
+	if a := expect(t, h, path, 200, ""); a.header.Get("Age") != "0" || a.header.Get("Warning") != "" ||
+		a.header.Get(HeaderConfirmed) == "" {
 		t.Errorf("fresh: %v", a.header)
 	}
 	clock.Step(time.Hour + time.Second)
@@ -224,7 +239,8 @@ func TestAge(t *testing.T) {
 		t.Errorf("without warnings: %v", a.header)
 	}
 	var v struct{ GitVersion string }
-	if a := ask(t, h, http.MethodGet, "/version"); json.Unmarshal([]byte(a.body), &v) != nil || !strings.Contains(v.GitVersion, "kubewake") || a.header.Get("Age") != "" {
+	if a := ask(t, h, http.MethodGet, "/version"); json.Unmarshal([]byte(a.body), &v) != nil ||
+		!strings.Contains(v.GitVersion, "kubewake") || a.header.Get("Age") != "" {
 		t.Errorf("/version: %s", a.body)
 	}
 }
@@ -233,10 +249,12 @@ func TestAge(t *testing.T) {
 // failure of the file, and whoever asked may ask another process.
 func TestGivenUp(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
-	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1))
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10",
+		configMap("a", "x", 1))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, path := range []string{"?resourceVersion=99", "/x?resourceVersion=99", "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=99"} {
+	for _, path := range []string{"?resourceVersion=99", "/x?resourceVersion=99",
+		"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=99"} {
 		w := httptest.NewRecorder()
 		func() {
 			defer func() {
@@ -244,7 +262,8 @@ func TestGivenUp(t *testing.T) {
 					t.Errorf("%s: %d %s", path, w.Code, w.Body)
 				}
 			}()
-			New(db, Options{}).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/namespaces/a/configmaps"+path, nil))
+			New(db, Options{}).ServeHTTP(w,
+				httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/namespaces/a/configmaps"+path, nil))
 		}()
 	}
 }

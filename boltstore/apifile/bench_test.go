@@ -20,7 +20,8 @@ func BenchmarkGet(b *testing.B) {
 			db := filetest.Open(b, boltstore.Options{})
 			for i := range sources {
 				ns := fmt.Sprintf("n%d", i)
-				filetest.Relist(b, filetest.Claim(b, db, source1("pods", ns, ""), &corev1.Pod{}), "10", &corev1.Pod{ObjectMeta: meta(ns, "x", 1)})
+				filetest.Relist(b, filetest.Claim(b, db, source1("pods", ns, ""), &corev1.Pod{}), "10",
+					&corev1.Pod{ObjectMeta: meta(ns, "x", 1)})
 			}
 			h := New(db, Options{})
 			b.ReportAllocs()

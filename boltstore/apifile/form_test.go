@@ -56,12 +56,14 @@ func TestTable(t *testing.T) {
 	if got := strings.Join(cells(t, get(path)), "|"); got != "x 1 150m|y 1 <unknown>" {
 		t.Errorf("an hour later: %s", got)
 	}
-	for include, want := range map[string]string{"None": `"object":null`, "Metadata": `"kind":"PartialObjectMetadata"`, "Object": `"data":{"k":"x"}`} {
+	for include, want := range map[string]string{"None": `"object":null`,
+		"Metadata": `"kind":"PartialObjectMetadata"`, "Object": `"data":{"k":"x"}`} {
 		if a := get(path + "?includeObject=" + include); !strings.Contains(a.body, want) {
 			t.Errorf("%s: no %s in %s", include, want, a.body)
 		}
 	}
-	if a := get(path + "?includeObject=All"); a.code != http.StatusBadRequest || !strings.Contains(a.body, "must be 'Metadata', 'Object', 'None', or empty") {
+	if a := get(path + "?includeObject=All"); a.code != http.StatusBadRequest ||
+		!strings.Contains(a.body, "must be 'Metadata', 'Object', 'None', or empty") {
 		t.Errorf("%d %s", a.code, a.body)
 	}
 	if a := get("/api/v1/namespaces/a/configmaps/z"); a.code != http.StatusNotFound || a.object.GetKind() != "Status" {
@@ -86,10 +88,13 @@ func TestMetadataOnly(t *testing.T) {
 	if a := ask(t, h, http.MethodGet, path+"?labelSelector=app%3Dshop", "Accept", partial); a.names != "a/x" {
 		t.Errorf("%d %s", a.code, a.body)
 	}
-	if a := ask(t, h, http.MethodGet, one, "Accept", strings.Replace(partial, "List", "", 1)); a.object.GetKind() != "PartialObjectMetadata" || a.object.GetLabels()["app"] != "shop" {
+	if a := ask(t, h, http.MethodGet, one, "Accept",
+		strings.Replace(partial, "List", "", 1)); a.object.GetKind() != "PartialObjectMetadata" ||
+		a.object.GetLabels()["app"] != "shop" {
 		t.Errorf("%d %s", a.code, a.body)
 	}
-	if got := strings.Join(cells(t, ask(t, h, http.MethodGet, path, "Accept", asTable)), "|"); got != "x 1970-01-01T00:00:00Z" {
+	if got := strings.Join(cells(t, ask(t, h, http.MethodGet, path, "Accept", asTable)),
+		"|"); got != "x 1970-01-01T00:00:00Z" {
 		t.Error(got)
 	}
 	for _, accept := range []string{"", "application/json", "application/vnd.kubernetes.protobuf", "*/*"} {
@@ -99,14 +104,17 @@ func TestMetadataOnly(t *testing.T) {
 			}
 		}
 	}
-	if a := ask(t, h, http.MethodGet, path+"?includeObject=Object", "Accept", asTable); a.code != http.StatusNotAcceptable {
+	if a := ask(t, h, http.MethodGet, path+"?includeObject=Object", "Accept",
+		asTable); a.code != http.StatusNotAcceptable {
 		t.Errorf("%d %s", a.code, a.body)
 	}
-	if a := ask(t, h, http.MethodGet, path+"?fieldSelector=spec.nodeName%3Dn", "Accept", partial); a.code != http.StatusBadRequest {
+	if a := ask(t, h, http.MethodGet, path+"?fieldSelector=spec.nodeName%3Dn", "Accept",
+		partial); a.code != http.StatusBadRequest {
 		t.Errorf("%d %s", a.code, a.body)
 	}
 	// Whole objects are preferred.
-	filetest.Relist(t, filetest.Claim(t, db, source1("pods", "", ""), &corev1.Pod{}), "5", &corev1.Pod{ObjectMeta: meta("a", "y", 2)})
+	filetest.Relist(t, filetest.Claim(t, db, source1("pods", "", ""), &corev1.Pod{}), "5",
+		&corev1.Pod{ObjectMeta: meta("a", "y", 2)})
 	expect(t, h, path, http.StatusOK, "a/y")
 }
 
@@ -116,15 +124,18 @@ func TestColumns(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
 	db := filetest.Open(t, boltstore.Options{})
 	gadget := func(name string, spec map[string]any) *unstructured.Unstructured {
-		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Gadget", "spec": spec}}
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Gadget",
+			"spec": spec}}
 		u.SetNamespace("a")
 		u.SetName(name)
 		u.SetResourceVersion("1")
 		u.SetCreationTimestamp(metav1.NewTime(clock.Now().Add(-time.Hour)))
 		return u
 	}
-	s := filetest.Claim(t, db, boltstore.Source{Group: "example.com", Version: "v1", Resource: "gadgets", Form: boltstore.FormUnstructured}, gadget("", nil))
-	filetest.Relist(t, s, "10", gadget("x", map[string]any{"size": int64(3), "on": true}), gadget("y", map[string]any{"size": "big", "on": nil}))
+	s := filetest.Claim(t, db, boltstore.Source{Group: "example.com", Version: "v1", Resource: "gadgets",
+		Form: boltstore.FormUnstructured}, gadget("", nil))
+	filetest.Relist(t, s, "10", gadget("x", map[string]any{"size": int64(3), "on": true}),
+		gadget("y", map[string]any{"size": "big", "on": nil}))
 	h := New(db, Options{Clock: clock})
 	get := func() string {
 		return strings.Join(cells(t, ask(t, h, http.MethodGet, "/apis/example.com/v1/gadgets", "Accept", asTable)), "|")
@@ -151,8 +162,10 @@ func TestRefusedEncoding(t *testing.T) {
 	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", large)
 	h := New(db, Options{})
 	for _, path := range []string{"/api/v1/configmaps", "/api/v1/configmaps?limit=1"} {
-		for accept, want := range map[string]string{"gzip": "gzip", "GZIP": "gzip", "br, gzip;q=0.5": "gzip", "identity, gzip;q=0": "", "x-gzipped": "", "": ""} {
-			if got := ask(t, h, http.MethodGet, path, "Accept-Encoding", accept).header.Get("Content-Encoding"); got != want {
+		for accept, want := range map[string]string{"gzip": "gzip", "GZIP": "gzip", "br, gzip;q=0.5": "gzip",
+			"identity, gzip;q=0": "", "x-gzipped": "", "": ""} {
+			if got := ask(t, h, http.MethodGet, path, "Accept-Encoding",
+				accept).header.Get("Content-Encoding"); got != want {
 				t.Errorf("%s: %q for %q", path, got, accept)
 			}
 		}

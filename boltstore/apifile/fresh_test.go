@@ -37,8 +37,10 @@ func TestFresh(t *testing.T) {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "new"}}
 	}
 	unfed := filetest.Open(t, boltstore.Options{})
-	filetest.Relist(t, filetest.Claim(t, unfed, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1))
-	if a := expect(t, New(unfed, Options{Fresh: time.Minute}), path, 200, "a/x"); !strings.Contains(a.header.Get("Warning"), "no informer of this process") {
+	filetest.Relist(t, filetest.Claim(t, unfed, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10",
+		configMap("a", "x", 1))
+	if a := expect(t, New(unfed, Options{Fresh: time.Minute}), path, 200,
+		"a/x"); !strings.Contains(a.header.Get("Warning"), "no informer of this process") {
 		t.Errorf("nobody keeps it: %v", a.header)
 	}
 
@@ -63,7 +65,8 @@ func TestFresh(t *testing.T) {
 	sim.DropConnections()
 	h = New(db, Options{Fresh: time.Second})
 	eventually(t, "the link is down", func() bool {
-		return strings.Contains(ask(t, h, http.MethodGet, path).header.Get("Warning"), "the server cannot be asked: offline")
+		return strings.Contains(ask(t, h, http.MethodGet, path).header.Get("Warning"),
+			"the server cannot be asked: offline")
 	})
 	for _, query := range []string{"?resourceVersion=0", "?resourceVersionMatch=NotOlderThan&resourceVersion=1"} {
 		if a := expect(t, h, path+query, 200, ""); a.header.Get("Warning") != "" {
@@ -112,7 +115,8 @@ func TestFreshAge(t *testing.T) {
 	young := func(what string, h http.Handler, path string) {
 		t.Helper()
 		a := expect(t, h, path, 200, "")
-		if age, err := strconv.Atoi(a.header.Get("Age")); err != nil || age > 60 || strings.Contains(a.header.Get("Warning"), " 60m") {
+		if age, err := strconv.Atoi(a.header.Get("Age")); err != nil || age > 60 ||
+			strings.Contains(a.header.Get("Warning"), " 60m") {
 			t.Errorf("%s: %v", what, a.header)
 		}
 	}
@@ -123,7 +127,8 @@ func TestFreshAge(t *testing.T) {
 	}
 	sim.DropConnections()
 	young("the link is down", New(db, Options{Clock: c, Fresh: time.Second}), path)
-	if states, err := db.States(); err != nil || states[0].ConfirmedAge == nil || *states[0].ConfirmedAge > time.Minute {
+	if states, err := db.States(); err != nil || states[0].ConfirmedAge == nil ||
+		*states[0].ConfirmedAge > time.Minute {
 		t.Errorf("%+v %v", states, err)
 	}
 }
@@ -156,7 +161,8 @@ func TestFreshWatch(t *testing.T) {
 		w := &seen{httptest.NewRecorder(), "BOOKMARK", cancel} // then the client leaves
 		func() {
 			defer func() { _ = recover() }() // as a server does, since the client leaves
-			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path+"&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", nil))
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet,
+				path+"&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", nil))
 		}()
 		if a := w.Body.String(); !strings.Contains(a, `"name":"`+name+`"`) {
 			t.Errorf("%s is missing: %s", name, a)
@@ -200,7 +206,8 @@ func TestFreshAtACut(t *testing.T) {
 	}
 	sim.DropConnections()
 	// The client is not told which request failed, nor where it went.
-	if a := expect(t, h, path, 200, ""); !strings.HasSuffix(a.header.Get("Warning"), `the server cannot be asked: offline"`) {
+	if a := expect(t, h, path, 200, ""); !strings.HasSuffix(a.header.Get("Warning"),
+		`the server cannot be asked: offline"`) {
 		t.Errorf("%v", a.header)
 	}
 }
@@ -213,7 +220,8 @@ func TestFreshOfARefusedType(t *testing.T) {
 	gone := kubesim.Answer(apierrors.NewNotFound(corev1.Resource("configmaps"), ""))
 	sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/configmaps") }, 1<<30, gone)
 	sim.DropConnections()
-	if a := expect(t, h, "/api/v1/namespaces/a/configmaps", 200, ""); !strings.HasSuffix(a.header.Get("Warning"), `the server refuses these objects: denied"`) {
+	if a := expect(t, h, "/api/v1/namespaces/a/configmaps", 200, ""); !strings.HasSuffix(a.header.Get("Warning"),
+		`the server refuses these objects: denied"`) {
 		t.Errorf("%v", a.header)
 	}
 }

@@ -28,13 +28,17 @@ func FuzzAPI(f *testing.F) {
 	h := New(db, Options{})
 	const list = "/api/v1/configmaps"
 	token := func(text string) string { return "continue=" + base64.RawURLEncoding.EncodeToString([]byte(text)) }
-	for _, query := range []string{"", "limit=1", "limit=-1&resourceVersion=0", "watch=true&resourceVersion=10", "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
-		"resourceVersionMatch=Exact&resourceVersion=10", "labelSelector=l%3D1&fieldSelector=metadata.name%3Dx", "fieldSelector=spec.x%3D1", "timeoutSeconds=1&watch=true&resourceVersion=99",
-		token(`{"v":"meta.k8s.io/v1","rv":10,"start":"a/x\u0000"}`), token(`{"v":"meta.k8s.io/v1","rv":-1,"start":"a"}`),
+	for _, query := range []string{"", "limit=1", "limit=-1&resourceVersion=0", "watch=true&resourceVersion=10",
+		"watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+		"resourceVersionMatch=Exact&resourceVersion=10", "labelSelector=l%3D1&fieldSelector=metadata.name%3Dx",
+		"fieldSelector=spec.x%3D1", "timeoutSeconds=1&watch=true&resourceVersion=99",
+		token(`{"v":"meta.k8s.io/v1","rv":10,"start":"a/x\u0000"}`),
+		token(`{"v":"meta.k8s.io/v1","rv":-1,"start":"a"}`),
 		token(`{"v":"meta.k8s.io/v1","rv":10,"start":"/../x"}`)} {
 		f.Add("GET", list, query, "application/json")
 	}
-	f.Add("GET", "/api/v1/namespaces/a/secrets/s", "", "application/vnd.kubernetes.protobuf,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+	f.Add("GET", "/api/v1/namespaces/a/secrets/s", "",
+		"application/vnd.kubernetes.protobuf,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 	f.Add("GET", list, "includeObject=Object&limit=1", asTable)
 	f.Add("GET", list, "includeObject=None&watch=true&resourceVersion=10", asTable)
 	f.Add("GET", "/apis", "", mediaDiscovery)

@@ -86,7 +86,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if id := h.opts.Source; id != "" {
 		states = slices.DeleteFunc(states, func(st boltstore.State) bool { return st.Source.ID() != id })
 	}
-	s := &storage{handler: h, kinds: h.kindsOf(states), header: w.Header(), newest: h.opts.Fresh > 0 && wantsNewest(r.URL.Query()), part: kubeapi.Part{Of: &room}}
+	s := &storage{handler: h, kinds: h.kindsOf(states), header: w.Header(), newest: h.opts.Fresh > 0 &&
+		wantsNewest(r.URL.Query()), part: kubeapi.Part{Of: &room}}
 	defer s.part.Free()
 	api := &kubeapi.Handler{
 		Storage:    s,
@@ -95,7 +96,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Aggregated: true,
 		Otherwise:  h.opts.Otherwise,
 		Failed: func(r *http.Request, err error) {
-			h.opts.Logger.Error(err, "A request could not be answered from the file", "method", r.Method, "path", r.URL.Path, "file", h.db.Path())
+			h.opts.Logger.Error(err, "A request could not be answered from the file", "method", r.Method, "path",
+				r.URL.Path, "file", h.db.Path())
 		},
 	}
 	api.ServeHTTP(w, r)
@@ -126,7 +128,9 @@ func (s *storage) age(st *boltstore.State, unsure error) {
 	if age := st.ConfirmedAge; age != nil {
 		s.header.Set(HeaderAge, strconv.FormatInt(int64(max(*age, 0)/time.Second), 10))
 		if s.opts.WarnAfter > 0 && (*age > s.opts.WarnAfter || unsure != nil) {
-			warn = "this is what the file says; the server confirmed it " + duration.ShortHumanDuration(max(*age, 0)) + " ago" // kubectl prints equal ones once
+			// kubectl prints equal ones once
+			warn = "this is what the file says; the server confirmed it " + duration.ShortHumanDuration(max(*age,
+				0)) + " ago"
 		}
 	} else if s.opts.WarnAfter > 0 {
 		warn = "this is what the file says; it is not known how long ago the server confirmed it"

@@ -20,7 +20,8 @@ import (
 func TestErrorsAreLogged(t *testing.T) {
 	path := t.TempDir() + "/f.db"
 	db := filetest.OpenAt(t, path, boltstore.Options{})
-	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1))
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10",
+		configMap("a", "x", 1))
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,8 @@ func TestWarningOfFullFile(t *testing.T) {
 	if text := warning(old); text == "" || strings.Contains(text, full) {
 		t.Errorf("before: %s", text)
 	}
-	large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "y"}, Data: map[string]string{"k": strings.Repeat("x", 2<<20)}}
+	large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "y"},
+		Data: map[string]string{"k": strings.Repeat("x", 2<<20)}}
 	if err := sim.Create(large); err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,13 @@ import (
 )
 
 func source1(resource, namespace, labels string) boltstore.Source {
-	return boltstore.Source{Version: "v1", Resource: resource, Namespace: namespace, LabelSelector: labels, Form: boltstore.FormTyped}
+	return boltstore.Source{Version: "v1", Resource: resource, Namespace: namespace, LabelSelector: labels,
+		Form: boltstore.FormTyped}
 }
 
 func meta(namespace, name string, version int, labels ...string) metav1.ObjectMeta {
-	m := metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: fmt.Sprint(version), UID: types.UID(namespace + name)}
+	m := metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: fmt.Sprint(version),
+		UID: types.UID(namespace + name)}
 	for _, l := range labels {
 		k, v, _ := strings.Cut(l, "=")
 		metav1.SetMetaDataLabel(&m, k, v)
@@ -69,7 +71,8 @@ func ask(t testing.TB, h http.Handler, method, path string, header ...string) an
 func expect(t testing.TB, h http.Handler, path string, code int, want string) answered {
 	t.Helper()
 	a := ask(t, h, http.MethodGet, path)
-	if a.code != code || code == http.StatusOK && a.names != want || !strings.Contains(a.body, want) && code != http.StatusOK {
+	if a.code != code || code == http.StatusOK && a.names != want || !strings.Contains(a.body, want) &&
+		code != http.StatusOK {
 		t.Errorf("%s: %d %q, want %d %q: %.300s", path, a.code, a.names, code, want, a.body)
 	}
 	return a

@@ -147,9 +147,12 @@ func TestStockInformer(t *testing.T) {
 	equal := func(when string) {
 		t.Helper()
 		want := contentOf(t, sim)
-		eventually(t, when+": the file does not get there", func() bool { return content(kept.GetStore().List()) == want })
+		eventually(t, when+": the file does not get there", func() bool {
+			return content(kept.GetStore().List()) == want
+		})
 		for form, inf := range informers {
-			eventually(t, fmt.Sprintf("%s: the informer in %s has\n%s\nnot\n%s", when, form, content(inf.GetStore().List()), want),
+			eventually(t, fmt.Sprintf("%s: the informer in %s has\n%s\nnot\n%s", when, form,
+				content(inf.GetStore().List()), want),
 				func() bool { return content(inf.GetStore().List()) == want })
 		}
 	}
@@ -253,7 +256,9 @@ func TestIdleWatchers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "the file does not get there", func() bool { return kept.LastSyncResourceVersion() == cm.ResourceVersion })
+		eventually(t, "the file does not get there", func() bool {
+			return kept.LastSyncResourceVersion() == cm.ResourceVersion
+		})
 		return heap() - before
 	}
 	alone := grows() // the simulator keeps all changes
@@ -271,7 +276,9 @@ func TestIdleWatchers(t *testing.T) {
 					panic(r)
 				}
 			}()
-			h.ServeHTTP(&cancelled{idle[i], ctx}, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/configmaps?watch=true&resourceVersion="+first, nil))
+			h.ServeHTTP(&cancelled{idle[i], ctx},
+				httptest.NewRequestWithContext(ctx, http.MethodGet,
+					"/api/v1/configmaps?watch=true&resourceVersion="+first, nil))
 		})
 	}
 	if grown := grows() - alone; grown > 16<<20 { // all changes for all watchers are 300 MB

@@ -58,7 +58,8 @@ func TestLargeList(t *testing.T) {
 	_, h := large(t, n)
 	noRoom(t, h)
 	for _, c := range [][2]string{
-		{"application/json", "-1"}, {"application/json", "0"}, {asTable, "1"}, {protobuf, "1"}, {"application/json", "2999"},
+		{"application/json", "-1"}, {"application/json", "0"}, {asTable, "1"}, {protobuf, "1"},
+		{"application/json", "2999"},
 	} {
 		accept, limit := c[0], c[1]
 		before, most, writes := heap(), int64(0), 0
@@ -68,7 +69,8 @@ func TestLargeList(t *testing.T) {
 				most = max(most, heap()-before)
 			}
 		}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps?includeObject=Object&limit="+limit, nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+			"/api/v1/configmaps?includeObject=Object&limit="+limit, nil)
 		r.Header.Set("Accept", accept)
 		h.ServeHTTP(w, r)
 		if w.bytes < (n-1)*10_000 || writes < n-1 {
@@ -185,7 +187,8 @@ func TestLargeListInProtobuf(t *testing.T) {
 	}
 	noRoom(t, h)
 	for i, form := range forms {
-		if body := ask(t, h, http.MethodGet, "/api/v1/configmaps", "Accept", form).body; body != whole[i] || len(body) < 30*n {
+		if body := ask(t, h, http.MethodGet, "/api/v1/configmaps", "Accept", form).body; body != whole[i] ||
+			len(body) < 30*n {
 			t.Errorf("%s: %d bytes, not the same %d", form, len(body), len(whole[i]))
 		}
 	}
@@ -220,7 +223,8 @@ func TestProtobufWithoutRoom(t *testing.T) {
 // TestContentsGoMeanwhile: a list whose contents are removed while it is sent breaks
 // off. It does not end like a complete list.
 func TestContentsGoMeanwhile(t *testing.T) {
-	for accept, n := range map[string]int{"application/json": 300, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1": 2000, asTable: 2000} {
+	for accept, n := range map[string]int{"application/json": 300,
+		"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1": 2000, asTable: 2000} {
 		s, h := large(t, n)
 		w := &sink{}
 		gone := false

@@ -41,8 +41,10 @@ func TestMessages(t *testing.T) {
 			accept  string
 		}{
 			{source1("pods", "", ""), &corev1.Pod{}, pods, protobuf},
-			{source1("pods", "", ""), &corev1.Pod{}, pods, protobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
-			{ofMetadata, &metav1.PartialObjectMetadata{}, metadata, protobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
+			{source1("pods", "", ""), &corev1.Pod{}, pods,
+				protobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
+			{ofMetadata, &metav1.PartialObjectMetadata{}, metadata,
+				protobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
 		} {
 			t.Run(name+" "+string(c.src.Form)+" "+c.accept, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -52,7 +54,8 @@ func TestMessages(t *testing.T) {
 					changed := c.stored[9].DeepCopyObject()
 					changed.(metav1.Object).SetResourceVersion("150000")
 					changed.(metav1.Object).SetLabels(map[string]string{"changed": "yes"})
-					filetest.Relist(t, s, "200000", append([]runtime.Object{changed}, c.stored[10:]...)...) // nine are gone, ten have come
+					// nine are gone, ten have come
+					filetest.Relist(t, s, "200000", append([]runtime.Object{changed}, c.stored[10:]...)...)
 					h := New(db, Options{})
 					get := func(path string) string {
 						accept := c.accept
@@ -67,7 +70,8 @@ func TestMessages(t *testing.T) {
 					}
 					const watch = "watch=1&timeoutSeconds=5&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 					one := "/api/v1/namespaces/" + c.stored[30].(metav1.Object).GetNamespace() + "/pods?"
-					for _, path := range []string{"/api/v1/pods?", "/api/v1/pods?resourceVersion=0", one, "/api/v1/pods?" + watch, one + watch,
+					for _, path := range []string{"/api/v1/pods?", "/api/v1/pods?resourceVersion=0", one,
+						"/api/v1/pods?" + watch, one + watch,
 						"/api/v1/pods?watch=1&timeoutSeconds=5&resourceVersion=100000"} {
 						if copied, decoded := get(path), get(path+"&labelSelector=!none"); copied != decoded {
 							t.Errorf("%s: %d bytes, decoded %d", path, len(copied), len(decoded))

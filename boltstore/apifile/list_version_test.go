@@ -16,7 +16,8 @@ import (
 // TestGetWaitsForVersion: a get of a version that the file has not reached waits for it, as
 // a list does, and gets 504 if it does not come.
 func TestGetWaitsForVersion(t *testing.T) {
-	for _, path := range []string{"/api/v1/configmaps?resourceVersionMatch=NotOlderThan&resourceVersion=20", "/api/v1/namespaces/a/configmaps/y?resourceVersion=20"} {
+	for _, path := range []string{"/api/v1/configmaps?resourceVersionMatch=NotOlderThan&resourceVersion=20",
+		"/api/v1/namespaces/a/configmaps/y?resourceVersion=20"} {
 		clock := clocktesting.NewFakeClock(time.Now())
 		db := filetest.Open(t, boltstore.Options{})
 		s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
@@ -32,7 +33,8 @@ func TestGetWaitsForVersion(t *testing.T) {
 		go func() { got <- ask(t, h, http.MethodGet, strings.Replace(path, "=20", "=50", 1)) }()
 		eventually(t, path+": nobody waits", func() bool { return clock.HasWaiters() || len(got) > 0 })
 		clock.Step(patience)
-		if a := <-got; a.code != http.StatusGatewayTimeout || !strings.Contains(a.body, "Too large resource version: 50, current: 20") {
+		if a := <-got; a.code != http.StatusGatewayTimeout ||
+			!strings.Contains(a.body, "Too large resource version: 50, current: 20") {
 			t.Errorf("%s: %d %s", path, a.code, a.body)
 		}
 	}

@@ -28,9 +28,10 @@ type source struct {
 func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection) (*source, error) {
 	return s.pickThat(t, func(st boltstore.State) bool {
 		known := selectedBy(st.Source)
-		return covers(st.Source, sel) && !slices.ContainsFunc(sel.Fields.Requirements(), func(r fields.Requirement) bool {
-			return !t.Selectable(r.Field) && !slices.Contains(known, r) // the file's objects do not have the field
-		})
+		return covers(st.Source, sel) &&
+			!slices.ContainsFunc(sel.Fields.Requirements(), func(r fields.Requirement) bool {
+				return !t.Selectable(r.Field) && !slices.Contains(known, r) // the file's objects do not have the field
+			})
 	})
 }
 
@@ -56,7 +57,8 @@ func (s *storage) pickPart(t *kubeapi.Type, namespace, key string) (*source, err
 // pickThat is pick for the first source that fits.
 func (s *storage) pickThat(t *kubeapi.Type, fits func(st boltstore.State) bool) (*source, error) {
 	if t.Group == "" && t.Plural == "secrets" && !s.opts.Secrets {
-		return nil, kubeapi.NotHere(apierrors.NewForbidden(t.GroupResource(), "", errors.New("the file's Secrets are not served")))
+		return nil, kubeapi.NotHere(apierrors.NewForbidden(t.GroupResource(), "",
+			errors.New("the file's Secrets are not served")))
 	}
 	var kept []string
 	for _, k := range s.kinds {
@@ -79,7 +81,8 @@ func (s *storage) pickThat(t *kubeapi.Type, fits func(st boltstore.State) bool) 
 			return &source{store, t, st, selectedBy(st.Source), false}, nil
 		}
 	}
-	return nil, kubeapi.NotHere(unavailable(fmt.Errorf("the file does not have all that is asked for; it has %s", strings.Join(kept, ", ")), 10))
+	return nil, kubeapi.NotHere(unavailable(fmt.Errorf("the file does not have all that is asked for; it has %s",
+		strings.Join(kept, ", ")), 10))
 }
 
 // covers says whether a source has all objects of a selection.
@@ -99,7 +102,9 @@ func covers(src boltstore.Source, sel kubeapi.Selection) bool {
 			}
 		}
 	}
-	return !slices.ContainsFunc(selectedBy(src), func(r fields.Requirement) bool { return !slices.Contains(sel.Fields.Requirements(), r) })
+	return !slices.ContainsFunc(selectedBy(src), func(r fields.Requirement) bool {
+		return !slices.Contains(sel.Fields.Requirements(), r)
+	})
 }
 
 // selectedBy are the fields by which a source was selected. All its objects match them,

@@ -151,7 +151,8 @@ func (p *program) follow() {
 		}
 		st := p.storage()
 		var err error
-		w.w, err = st.Watch(p.Context(), st.kinds[0].Type, kubeapi.WatchQuery{Selection: w.sel, Version: uint64(w.last)})
+		w.w, err = st.Watch(p.Context(), st.kinds[0].Type,
+			kubeapi.WatchQuery{Selection: w.sel, Version: uint64(w.last)})
 		if err != nil {
 			drop("begin")
 			if strings.Contains(err.Error(), "too old") || !p.whole {

@@ -74,7 +74,8 @@ func TestPrograms(t *testing.T) {
 	}
 	total := map[string]int{}
 	for seed := range n {
-		p := &program{T: t, rnd: rand.New(rand.NewPCG(uint64(seed), 7)), path: filepath.Join(t.TempDir(), "p.db"), counts: total}
+		p := &program{T: t, rnd: rand.New(rand.NewPCG(uint64(seed), 7)), path: filepath.Join(t.TempDir(), "p.db"),
+			counts: total}
 		if seed%3 == 0 {
 			p.options.Keyset = sealtest.Keyset()
 		}

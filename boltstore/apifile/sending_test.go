@@ -26,7 +26,8 @@ func TestPlaceToReadIsGivenBack(t *testing.T) {
 		"20", // its own version comes last
 		"30", // another page's version is newer
 	} {
-		filetest.Relist(t, s, list, configMap("a", "x", map[string]int{"20": 20, "30": 31}[list]), configMap("a", "y", 2))
+		filetest.Relist(t, s, list, configMap("a", "x", map[string]int{"20": 20, "30": 31}[list]),
+			configMap("a", "y", 2))
 		b, err := w.Next(t.Context())
 		if err != nil || b.Each == nil {
 			t.Fatalf("%s: no changes, %v", list, err)

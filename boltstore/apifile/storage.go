@@ -85,7 +85,8 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 		if a.Group == b.Group && a.Version != b.Version {
 			kept = h.kept(versions[a.GroupVersion()], versions[b.GroupVersion()])
 		}
-		return cmp.Or(cmp.Compare(a.Group, b.Group), kept, -utilversion.CompareKubeAwareVersionStrings(a.Version, b.Version), cmp.Compare(a.Plural, b.Plural))
+		return cmp.Or(cmp.Compare(a.Group, b.Group), kept,
+			-utilversion.CompareKubeAwareVersionStrings(a.Version, b.Version), cmp.Compare(a.Plural, b.Plural))
 	})
 	return kinds
 }
@@ -154,11 +155,14 @@ func whole(src boltstore.Source) bool {
 
 func typeOf(sources []boltstore.State) *kubeapi.Type {
 	first := sources[0]
-	r := kubeapi.Resource{GroupVersionKind: schema.FromAPIVersionAndKind(first.APIVersion, first.Kind), Plural: first.Source.Resource}
+	r := kubeapi.Resource{GroupVersionKind: schema.FromAPIVersionAndKind(first.APIVersion, first.Kind),
+		Plural: first.Source.Resource}
 	r.Group, r.Version = first.Source.Group, first.Source.Version
 	// If the scope is unknown there are no objects, and a namespace in a path does no
 	// harm.
-	r.Namespaced = !slices.ContainsFunc(sources, func(st boltstore.State) bool { return st.Scope == boltstore.ScopeCluster })
+	r.Namespaced = !slices.ContainsFunc(sources, func(st boltstore.State) bool {
+		return st.Scope == boltstore.ScopeCluster
+	})
 	singular := strings.ToLower(first.Kind)
 	for _, st := range sources {
 		if len(r.ShortNames) == 0 {
@@ -235,7 +239,9 @@ func number(version string) uint64 {
 }
 
 // Get implements kubeapi.Storage.
-func (s *storage) Get(ctx context.Context, t *kubeapi.Type, namespace, name string, least uint64) (*kubeapi.Object, error) {
+func (s *storage) Get(ctx context.Context, t *kubeapi.Type, namespace, name string, least uint64) (
+	*kubeapi.Object, error,
+) {
 	key := keyOf(t.Key(namespace, name))
 	sel := kubeapi.Selection{Namespace: namespace, Labels: labels.Everything(), Fields: fields.Everything()}
 	src, notHere := s.pick(t, sel)

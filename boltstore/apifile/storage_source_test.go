@@ -26,8 +26,10 @@ import (
 // clock had come.
 func TestConfirmedInAnotherBoot(t *testing.T) {
 	hour := time.Hour
-	earlier := boltstore.State{Source: source1("pods", "", ""), Kind: "Pod", Synced: true, Confirmed: time.Unix(1_000_000, 0)}
-	now := boltstore.State{Source: source1("pods", "", ""), Kind: "Pod", Synced: true, Confirmed: time.Unix(5_000, 0), ConfirmedAge: &hour}
+	earlier := boltstore.State{Source: source1("pods", "", ""), Kind: "Pod", Synced: true,
+		Confirmed: time.Unix(1_000_000, 0)}
+	now := boltstore.State{Source: source1("pods", "", ""), Kind: "Pod", Synced: true, Confirmed: time.Unix(5_000, 0),
+		ConfirmedAge: &hour}
 	now.Source.Form, earlier.Source.Form = boltstore.FormUnstructured, boltstore.FormTyped
 	h := &handler{opts: Options{Clock: clock.RealClock{}}}
 	for _, states := range [][]boltstore.State{{earlier, now}, {now, earlier}} {
@@ -45,7 +47,8 @@ func TestLeftBehind(t *testing.T) {
 	filetest.Relist(t, all, "10", configMap("a", "x", 1), configMap("b", "z", 2))
 	h := New(db, Options{})
 	const of = "/api/v1/namespaces/a/configmaps"
-	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{}), "20", configMap("a", "x", 1), configMap("a", "y", 15))
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{}), "20",
+		configMap("a", "x", 1), configMap("a", "y", 15))
 	expect(t, h, of, 200, "a/x") // both are kept: versions of the whole one hold everywhere
 	watches := map[string]http.Handler{
 		"?watch=1&resourceVersion=0": h,
@@ -77,9 +80,11 @@ func TestLeftBehind(t *testing.T) {
 	ago := func(d time.Duration, namespace string) boltstore.State {
 		return boltstore.State{Source: source1("pods", namespace, ""), Kind: "Pod", Synced: true, ConfirmedAge: &d}
 	}
-	for age, want := range map[time.Duration]string{30 * time.Hour: "a", time.Minute + 2*time.Second: "a", time.Minute: ""} {
+	for age, want := range map[time.Duration]string{30 * time.Hour: "a", time.Minute + 2*time.Second: "a",
+		time.Minute: ""} {
 		c := clocktesting.NewFakeClock(time.Unix(3600*1000+1800, 0)) // half past
-		for _, states := range [][]boltstore.State{{ago(age, ""), ago(time.Minute, "a")}, {ago(time.Minute, "a"), ago(age, "")}} {
+		for _, states := range [][]boltstore.State{{ago(age, ""), ago(time.Minute, "a")},
+			{ago(time.Minute, "a"), ago(age, "")}} {
 			if got := (&handler{opts: Options{Clock: c}}).kindsOf(states)[0].sources[0].Source.Namespace; got != want {
 				t.Errorf("confirmed %s ago: that of namespace %q answers", age, got)
 			}
@@ -92,10 +97,12 @@ func TestLeftBehind(t *testing.T) {
 // left.
 func TestVersionLeftBehind(t *testing.T) {
 	of := func(version string) boltstore.Source {
-		return boltstore.Source{Group: "example.com", Version: version, Resource: "things", Form: boltstore.FormUnstructured}
+		return boltstore.Source{Group: "example.com", Version: version, Resource: "things",
+			Form: boltstore.FormUnstructured}
 	}
 	thing := func(version string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/" + version, "kind": "Thing",
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/" + version,
+			"kind":     "Thing",
 			"metadata": map[string]any{"name": version, "namespace": "a", "resourceVersion": "5"}}}
 	}
 	db := filetest.Open(t, boltstore.Options{})
@@ -107,7 +114,8 @@ func TestVersionLeftBehind(t *testing.T) {
 			t.Errorf("%q is preferred, want %s: %s", got, want, a.body)
 		}
 		a = ask(t, h, http.MethodGet, "/apis", "Accept", kubeapi.MediaDiscovery)
-		if at := strings.Index(a.body, `"version":"v`); at < 0 || !strings.HasPrefix(a.body[at:], `"version":"`+want+`"`) {
+		if at := strings.Index(a.body, `"version":"v`); at < 0 ||
+			!strings.HasPrefix(a.body[at:], `"version":"`+want+`"`) {
 			t.Errorf("%s does not come first: %s", want, a.body)
 		}
 	}
@@ -180,5 +188,6 @@ func TestGetOfPart(t *testing.T) {
 	if err := errors.Join(err, os.WriteFile(left, all, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, New(filetest.OpenAt(t, left, boltstore.Options{ReadOnly: true}), Options{Otherwise: passed}), a+"/x", 200, "")
+	expect(t, New(filetest.OpenAt(t, left, boltstore.Options{ReadOnly: true}), Options{Otherwise: passed}), a+"/x",
+		200, "")
 }

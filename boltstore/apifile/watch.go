@@ -56,22 +56,23 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 		w.after = w.version
 		src.few = !s.part.Take(oneRead)
 		objects := src.walk(ctx, at, kubeapi.Query{Selection: q.Selection, Messages: q.Messages})
-		w.start = kubeapi.Start{Version: w.version, Known: w.version, Objects: func(yield func(*kubeapi.Object, error) bool) {
-			defer s.part.Free() // the watch may last
-			for objs, err := range objects {
-				if err != nil {
-					yield(nil, err)
-					return
-				}
-				for i, o := range objs {
-					objs[i] = nil
-					o.Again = src.again(at, o, q.Messages)
-					if !yield(o, nil) {
+		w.start = kubeapi.Start{Version: w.version, Known: w.version,
+			Objects: func(yield func(*kubeapi.Object, error) bool) {
+				defer s.part.Free() // the watch may last
+				for objs, err := range objects {
+					if err != nil {
+						yield(nil, err)
 						return
 					}
+					for i, o := range objs {
+						objs[i] = nil
+						o.Again = src.again(at, o, q.Messages)
+						if !yield(o, nil) {
+							return
+						}
+					}
 				}
-			}
-		}}
+			}}
 		return w, nil
 	}
 	asked := ""
@@ -97,7 +98,8 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 // ended says how an error of the file ends a watch that has begun.
 func ended(err error) error {
 	switch {
-	case errors.Is(err, boltstore.ErrTrimmed), errors.Is(err, boltstore.ErrNotWhole), errors.Is(err, boltstore.ErrNoSource):
+	case errors.Is(err, boltstore.ErrTrimmed), errors.Is(err, boltstore.ErrNotWhole),
+		errors.Is(err, boltstore.ErrNoSource):
 		return fmt.Errorf("%w: %w", kubeapi.ErrExpired, err)
 	case errors.Is(err, boltstore.ErrClosed), errors.Is(err, boltstore.ErrTaken):
 		return kubeapi.ErrWatchOver

@@ -54,7 +54,9 @@ func TestChangesWithoutAVersion(t *testing.T) {
 
 func watchFrom(t *testing.T, s *storage, version uint64) kubeapi.Watch {
 	t.Helper()
-	w, err := s.Watch(t.Context(), s.kinds[0].Type, kubeapi.WatchQuery{Version: version, Selection: kubeapi.Selection{Labels: labels.Everything(), Fields: fields.Everything()}})
+	w, err := s.Watch(t.Context(), s.kinds[0].Type,
+		kubeapi.WatchQuery{Version: version,
+			Selection: kubeapi.Selection{Labels: labels.Everything(), Fields: fields.Everything()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,8 @@ func brings(t *testing.T, w kubeapi.Watch) (all []string) {
 func TestBrokenInAList(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
-	filetest.Relist(t, s, "10", configMap("a", "x", 1), configMap("a", "y", 2), configMap("b", "z", 3), configMap("c", "c", 4))
+	filetest.Relist(t, s, "10", configMap("a", "x", 1), configMap("a", "y", 2), configMap("b", "z", 3),
+		configMap("c", "c", 4))
 	h := New(db, Options{}).(*handler)
 	states, err := db.States()
 	if err != nil {

@@ -170,7 +170,8 @@ func TestWrongTypes(t *testing.T) {
 	}
 	for _, example := range []runtime.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, unstructuredOf(nil)} {
 		c := codecFor(t, example)
-		for _, obj := range []runtime.Object{nil, &corev1.Node{}, reflect.Zero(reflect.TypeOf(example)).Interface().(runtime.Object)} {
+		for _, obj := range []runtime.Object{nil, &corev1.Node{},
+			reflect.Zero(reflect.TypeOf(example)).Interface().(runtime.Object)} {
 			out, err := c.Append([]byte("dst"), obj)
 			if !errors.Is(err, codec.ErrUnsupported) || string(out) != "dst" {
 				t.Errorf("%s: Append(%s) = %q, %v", c.Name(), fmt.Sprintf("%T", obj), out, err)

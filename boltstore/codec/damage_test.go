@@ -151,5 +151,6 @@ func FuzzDecodeProtobuf(f *testing.F) {
 func FuzzDecodeJSON(f *testing.F) { fuzzDecode(f, widget()) }
 
 func FuzzDecodeUnstructured(f *testing.F) {
-	fuzzDecode(f, unstructuredOf(map[string]any{"kind": "K", "a": []any{int64(-300), 1.5, nil, true, map[string]any{}}}))
+	fuzzDecode(f, unstructuredOf(map[string]any{"kind": "K",
+		"a": []any{int64(-300), 1.5, nil, true, map[string]any{}}}))
 }

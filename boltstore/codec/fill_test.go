@@ -21,7 +21,8 @@ import (
 )
 
 // quantities are of every format, scale and sign, and one is not canonical.
-var quantities = []string{"0", "1", "-7", "100m", "1500m", "0.5", "2Gi", "1.5Gi", "12e6", "3n", "-250u", "9223372036854775807", "100E", "123456789012345678901234567890"}
+var quantities = []string{"0", "1", "-7", "100m", "1500m", "0.5", "2Gi", "1.5Gi", "12e6", "3n", "-250u",
+	"9223372036854775807", "100E", "123456789012345678901234567890"}
 
 // filler fills objects; with typeMeta also apiVersion and kind, at any depth. It fills
 // what Kubernetes' own filler leaves empty: see [TestFillerFills].
@@ -41,7 +42,8 @@ func filler(seed int64, typeMeta bool) *randfill.Filler {
 				*t = metav1.MicroTime{Time: time.UnixMicro(c.Int63n(4e15) - 1e15)}
 			},
 			func(f *metav1.FieldsV1, c randfill.Continue) {
-				f.SetRawString(fmt.Sprintf(`{"f:z":{"f:%d<":{}},"f:a":{}}`, c.Intn(100))) // as on the wire: compact, not sorted
+				// as on the wire: compact, not sorted
+				f.SetRawString(fmt.Sprintf(`{"f:z":{"f:%d<":{}},"f:a":{}}`, c.Intn(100)))
 			},
 			func(e *metav1.ManagedFieldsEntry, c randfill.Continue) { c.FillNoCustom(e) },
 			func(r *runtime.RawExtension, c randfill.Continue) {

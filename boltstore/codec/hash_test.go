@@ -31,7 +31,8 @@ func tree(leaf reflect.Type, tag reflect.StructTag) reflect.Type {
 		fields = append(fields, reflect.StructField{Name: f.Name, Type: f.Type})
 	}
 	mid := reflect.StructOf([]reflect.StructField{
-		{Name: "Items", Type: reflect.MapOf(reflect.TypeFor[string](), reflect.SliceOf(reflect.PointerTo(reflect.StructOf(fields))))},
+		{Name: "Items", Type: reflect.MapOf(reflect.TypeFor[string](),
+			reflect.SliceOf(reflect.PointerTo(reflect.StructOf(fields))))},
 	})
 	return reflect.StructOf([]reflect.StructField{
 		{Name: "Spec", Type: mid, Tag: tag},

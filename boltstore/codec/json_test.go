@@ -242,7 +242,8 @@ func TestRoundTripNotices(t *testing.T) {
 		{&of[any]{Spec: uint8(1)}, ".Spec"},
 		{&of[any]{Spec: 1.0}, ".Spec"}, // comes back as an int64, as from a server
 		{&of[json.RawMessage]{Spec: json.RawMessage(`{"a": 1}`)}, ".Spec"},
-		{&of[runtime.RawExtension]{Spec: runtime.RawExtension{Object: unstructuredOf(map[string]any{"kind": "K"})}}, ".Spec"},
+		{&of[runtime.RawExtension]{Spec: runtime.RawExtension{Object: unstructuredOf(map[string]any{"kind": "K"})}},
+			".Spec"},
 		{&of[rounds]{Spec: rounds{at}}, ".Spec.t"},
 		{&of[rounds]{Spec: rounds{at.Truncate(time.Second)}}, ""},
 		{&of[time.Time]{Spec: at}, ""},

@@ -43,12 +43,15 @@ func TestPanics(t *testing.T) {
 		good runtime.Object
 		err  error
 	}{
-		{"MarshalJSON", &of[[]*writesJSONNot]{Spec: []*writesJSONNot{{}}}, &of[[]*writesJSONNot]{}, codec.ErrUnsupported},
+		{"MarshalJSON", &of[[]*writesJSONNot]{Spec: []*writesJSONNot{{}}}, &of[[]*writesJSONNot]{},
+			codec.ErrUnsupported},
 		{"MarshalText", &of[*writesTextNot]{Spec: &writesTextNot{}}, &of[*writesTextNot]{}, codec.ErrUnsupported},
-		{"a key's MarshalText", &of[map[writesTextNot]int]{Spec: map[writesTextNot]int{{}: 1}}, &of[map[writesTextNot]int]{}, codec.ErrUnsupported},
+		{"a key's MarshalText", &of[map[writesTextNot]int]{Spec: map[writesTextNot]int{{}: 1}},
+			&of[map[writesTextNot]int]{}, codec.ErrUnsupported},
 		{"UnmarshalJSON", &of[[]readsJSONNot]{Spec: []readsJSONNot{{"a"}}}, &of[[]readsJSONNot]{}, codec.ErrDamaged},
 		{"UnmarshalText", &of[[]readsTextNot]{Spec: []readsTextNot{{"a"}}}, &of[[]readsTextNot]{}, codec.ErrDamaged},
-		{"a key's UnmarshalText", &of[map[readsTextNot]int]{Spec: map[readsTextNot]int{{"a"}: 1}}, &of[map[readsTextNot]int]{}, codec.ErrDamaged},
+		{"a key's UnmarshalText", &of[map[readsTextNot]int]{Spec: map[readsTextNot]int{{"a"}: 1}},
+			&of[map[readsTextNot]int]{}, codec.ErrDamaged},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, err := codec.For(tc.obj)

@@ -107,7 +107,8 @@ func (c comparison) fields(a, b reflect.Value) (where string, ok bool) {
 	}
 	if equal := a.Addr().MethodByName("Equal"); hides && equal.IsValid() {
 		for _, arg := range []reflect.Value{b, b.Addr()} {
-			if equal.Type() == reflect.FuncOf([]reflect.Type{arg.Type()}, []reflect.Type{reflect.TypeFor[bool]()}, false) {
+			if equal.Type() == reflect.FuncOf([]reflect.Type{arg.Type()}, []reflect.Type{reflect.TypeFor[bool]()},
+				false) {
 				return "", equal.Call([]reflect.Value{arg})[0].Bool()
 			}
 		}

@@ -27,11 +27,12 @@ func TestUnstructuredIsExact(t *testing.T) {
 		"integers":        ints,
 		"integral floats": []any{0.0, 1.0, -1.0, 1e9, 1e18, float64(math.MaxInt64)},
 		"floats":          []any{0.1, -2.5, math.MaxFloat64, math.SmallestNonzeroFloat64, math.Inf(1)},
-		"strings":         []any{"", "a", "\x00", "\xff\xfe", strings.Repeat("x", 31), strings.Repeat("x", 32), strings.Repeat("x", 70_000)},
-		"nil and bool":    []any{nil, true, false},
-		"empty":           []any{[]any{}, map[string]any{}},
-		"wide array":      make([]any, 70_000),
-		"map":             map[string]any{"": int64(1), "b": map[string]any{"a": 1.0}, "a": nil},
+		"strings": []any{"", "a", "\x00", "\xff\xfe", strings.Repeat("x", 31), strings.Repeat("x", 32),
+			strings.Repeat("x", 70_000)},
+		"nil and bool": []any{nil, true, false},
+		"empty":        []any{[]any{}, map[string]any{}},
+		"wide array":   make([]any, 70_000),
+		"map":          map[string]any{"": int64(1), "b": map[string]any{"a": 1.0}, "a": nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := unstructuredOf(map[string]any{"apiVersion": "v1", "kind": "K", "v": v})
@@ -49,7 +50,8 @@ func TestUnstructuredIsExact(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := codecFor(t, unstructuredOf(nil)).Decode(b); err != nil || !reflect.DeepEqual(got, unstructuredOf(m)) {
+			if got, err := codecFor(t, unstructuredOf(nil)).Decode(b); err != nil ||
+				!reflect.DeepEqual(got, unstructuredOf(m)) {
 				t.Fatalf("%v, %v", got, err)
 			}
 		})
@@ -58,7 +60,8 @@ func TestUnstructuredIsExact(t *testing.T) {
 
 func TestUnstructuredRefusesWhatJSONHasNot(t *testing.T) {
 	c := codecFor(t, unstructuredOf(nil))
-	for _, v := range []any{1, int32(1), uint64(1), float32(1), []string{"a"}, map[string]string{}, struct{}{}, []byte("b")} {
+	for _, v := range []any{1, int32(1), uint64(1), float32(1), []string{"a"}, map[string]string{}, struct{}{},
+		[]byte("b")} {
 		if _, err := c.Append(nil, unstructuredOf(map[string]any{"v": v})); !errors.Is(err, codec.ErrUnsupported) {
 			t.Errorf("%T: %v", v, err)
 		}

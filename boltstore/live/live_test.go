@@ -31,8 +31,9 @@ var secrets = boltstore.Source{Version: "v1", Resource: "secrets", Form: boltsto
 func secret(i int, size int) *corev1.Secret {
 	name := fmt.Sprintf("s%05d", i)
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("ns%d", i%3), Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(i + 1),
-			Annotations: map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "hunter2"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("ns%d", i%3), Name: name, UID: types.UID(name),
+			ResourceVersion: fmt.Sprint(i + 1),
+			Annotations:     map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "hunter2"}},
 		Data: map[string][]byte{"password": []byte(strings.Repeat("hunter2", size/7+1))},
 	}
 }
@@ -49,7 +50,8 @@ func worldIn(t testing.TB, path string, o boltstore.Options, n, size int) (*bolt
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: secrets, Example: &corev1.Secret{}, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+	s, err := db.Claim(boltstore.Claim{Source: secrets, Example: &corev1.Secret{},
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,9 @@ func relist(t testing.TB, s *boltstore.Claimed, n, size int, version string) {
 
 func start(t testing.TB, db *boltstore.DB, l limits) *server {
 	t.Helper()
-	s, err := serve(db, Options{Sources: func() map[string]string { return map[string]string{"secrets/v1": "live"} }}, l)
+	s, err := serve(db, Options{Sources: func() map[string]string {
+		return map[string]string{"secrets/v1": "live"}
+	}}, l)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,8 @@ func TestMovedFile(t *testing.T) {
 	}
 
 	b, _ := world(t, path, 5, 1)
-	if err := c.Snapshot(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "no longer at its path") {
+	if err := c.Snapshot(t.Context(), io.Discard); err == nil ||
+		!strings.Contains(err.Error(), "no longer at its path") {
 		t.Errorf("another is there: %v", err)
 	}
 	if _, err := get(t, c, secretsPath, apifile.Options{Secrets: true}, false); !errors.Is(err, ErrNoOwner) {

@@ -131,8 +131,11 @@ func TestListen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })} // a stranger has left
-	go func() { _ = srv.Serve(l) }()                                                                                                                                    // until it is closed
+	// a stranger has left
+	srv := &http.Server{ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })}
+	// until it is closed
+	go func() { _ = srv.Serve(l) }()
 	if st, err := os.Stat(sock); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", st, err)
 	}
@@ -140,7 +143,8 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for uid, want := range map[uint32]string{stranger: "0 bytes: ", 0: "served"} {
-		if out, err := as(t, uid, strangerEnv+"="+sock).CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+		if out, err := as(t, uid, strangerEnv+"="+sock).CombinedOutput(); err != nil ||
+			!strings.Contains(string(out), want) {
 			t.Errorf("user %d: %v %s", uid, err, out)
 		}
 	}

@@ -108,7 +108,8 @@ func (s *server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.open.RUnlock()
 	c := http.NewResponseController(w)
-	defer func() { _ = c.SetWriteDeadline(time.Now().Add(s.limits.write)) }() // it fails only on a connection that is gone
+	// it fails only on a connection that is gone
+	defer func() { _ = c.SetWriteDeadline(time.Now().Add(s.limits.write)) }()
 	path := r.URL.Path
 	if r.Header.Get(headerOptions) != "" {
 		path = "" // Client.API may pass on anybody's request, and others have no other paths

@@ -100,7 +100,8 @@ func removeStale(path string, ours bool) error {
 	if !ours {
 		c, err := net.DialTimeout("unix", path, time.Second)
 		if err == nil {
-			return errors.Join(fmt.Errorf("%s is there and a process listens on it; it is not touched", path), c.Close())
+			return errors.Join(fmt.Errorf("%s is there and a process listens on it; it is not touched", path),
+				c.Close())
 		}
 		if !refused(err) {
 			return fmt.Errorf("%s is there and not known to be left over: %w", path, err)
@@ -126,7 +127,8 @@ func (s *socket) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid, err := peer(c); errors.Is(err, errors.ErrUnsupported) || err == nil && (uid == 0 || uid == os.Geteuid()) {
+		if uid, err := peer(c); errors.Is(err, errors.ErrUnsupported) || err == nil &&
+			(uid == 0 || uid == os.Geteuid()) {
 			return c, nil
 		}
 		_ = c.Close() // another user

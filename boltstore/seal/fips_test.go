@@ -14,7 +14,8 @@ import (
 func TestFIPSOnly(t *testing.T) {
 	if !fips140.Enforced() {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), "GODEBUG=fips140=only", "GORACE=atexit_sleep_ms=0", "KUBEWAKE_TEST_KEYSET="+generated(t))
+		cmd.Env = append(os.Environ(), "GODEBUG=fips140=only", "GORACE=atexit_sleep_ms=0",
+			"KUBEWAKE_TEST_KEYSET="+generated(t))
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -23,7 +24,8 @@ func TestFIPSOnly(t *testing.T) {
 	old, path := os.Getenv("KUBEWAKE_TEST_KEYSET"), filepath.Join(t.TempDir(), "new.key")
 	_, read := File(old).Read()
 	for what, err := range map[string]error{"Generate": Generate(path), "Read": read, "Rotate": Rotate(old)} {
-		if err == nil || !strings.Contains(err.Error(), "GODEBUG=fips140=only") || strings.Contains(err.Error(), "keys generate") {
+		if err == nil || !strings.Contains(err.Error(), "GODEBUG=fips140=only") ||
+			strings.Contains(err.Error(), "keys generate") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -77,7 +77,8 @@ func parse(b []byte) (*keyset.Handle, error) {
 	h, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(b)))
 	if err != nil {
 		// Tink's own error could quote the content.
-		return nil, errors.New("it is not a cleartext Tink keyset in JSON; make one with `kubewake keys generate`, or with tinkey")
+		return nil, errors.New("it is not a cleartext Tink keyset in JSON; make one with `kubewake keys generate`, " +
+			"or with tinkey")
 	}
 	return h, nil
 }
@@ -130,7 +131,8 @@ func Generate(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		if errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("%w: %s is there already and is not overwritten: files that it encrypts would be lost", ErrKeyset, path)
+			return fmt.Errorf("%w: %s is there already and is not overwritten: files that it encrypts would be lost",
+				ErrKeyset, path)
 		}
 		return fmt.Errorf("%w: %w", ErrKeyset, err)
 	}
@@ -179,7 +181,8 @@ func removeLeftovers(real string) {
 	dir, prefix := filepath.Dir(real), tempPrefix(real)
 	all, _ := os.ReadDir(dir)
 	for _, e := range all {
-		if random, ok := strings.CutPrefix(e.Name(), prefix); ok && random != "" && strings.Trim(random, "0123456789") == "" && e.Type().IsRegular() {
+		if random, ok := strings.CutPrefix(e.Name(), prefix); ok && random != "" &&
+			strings.Trim(random, "0123456789") == "" && e.Type().IsRegular() {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
 		}
 	}

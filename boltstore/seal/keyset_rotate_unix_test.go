@@ -41,7 +41,8 @@ func TestRotateRemovesLeftovers(t *testing.T) {
 	if err := Generate(path); err != nil {
 		t.Fatal(err)
 	}
-	leftover, stays := filepath.Join(dir, ".k*.key.new-123456"), []string{".k*.key.new-mine", ".k*.key.new-", ".k2.key.new-123456", "k*.key.new-1", "123456"}
+	leftover, stays := filepath.Join(dir, ".k*.key.new-123456"),
+		[]string{".k*.key.new-mine", ".k*.key.new-", ".k2.key.new-123456", "k*.key.new-1", "123456"}
 	for _, name := range append([]string{filepath.Base(leftover)}, stays...) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("keys"), 0o600); err != nil {
 			t.Fatal(err)

@@ -72,7 +72,8 @@ func (m *Master) Unwrap(e *Envelope) (*Sealer, error) {
 }
 
 func (m *Master) wrong(e *Envelope) error {
-	return fmt.Errorf("%w: the file is encrypted and %s does not open it; give the keyset that has the key %d", ErrKeyset, m.name, e.KeyID)
+	return fmt.Errorf("%w: the file is encrypted and %s does not open it; give the keyset that has the key %d",
+		ErrKeyset, m.name, e.KeyID)
 }
 
 // Current says whether the envelope was sealed by the keyset's primary key.

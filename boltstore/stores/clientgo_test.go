@@ -168,7 +168,8 @@ func TestUndeltaStoresOfClientGo(t *testing.T) {
 // keyedStores make stores by key.
 var keyedStores = map[string]func(t *testing.T) cache.ThreadSafeStoreWithTransaction{
 	"client-go": func(t *testing.T) cache.ThreadSafeStoreWithTransaction {
-		return cache.NewThreadSafeStore(cache.Indexers{"word": byWord["word"]}, cache.Indices{}).(cache.ThreadSafeStoreWithTransaction)
+		return cache.NewThreadSafeStore(cache.Indexers{"word": byWord["word"]},
+			cache.Indices{}).(cache.ThreadSafeStoreWithTransaction)
 	},
 	"ours": func(t *testing.T) cache.ThreadSafeStoreWithTransaction {
 		return must(stores.NewThreadSafeStore(newClaim(t), func(err error) { t.Error(err) }))(t)
@@ -246,10 +247,12 @@ func TestVersionsOfClientGo(t *testing.T) {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: rv}}
 	}
 	txn := func(key, rv string) cache.ThreadSafeStoreTransaction {
-		return cache.ThreadSafeStoreTransaction{Key: key, Transaction: cache.Transaction{Object: at(rv), Type: cache.TransactionTypeUpdate}}
+		return cache.ThreadSafeStoreTransaction{Key: key,
+			Transaction: cache.Transaction{Object: at(rv), Type: cache.TransactionTypeUpdate}}
 	}
 	configMaps, err := open(t, newPath(t), boltstore.Options{}).Claim(boltstore.Claim{
-		Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+		Source:  boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped},
+		Example: &corev1.ConfigMap{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,9 +315,12 @@ func TestErrorsByKey(t *testing.T) {
 	s.Add("a", nil)
 	reported("nil", nil)
 	s.Transaction(
-		cache.ThreadSafeStoreTransaction{Key: "a", Transaction: cache.Transaction{Object: &token{"x", "1"}, Type: cache.TransactionTypeAdd}},
-		cache.ThreadSafeStoreTransaction{Key: "b", Transaction: cache.Transaction{Object: &corev1.Pod{}, Type: cache.TransactionTypeAdd}},
-		cache.ThreadSafeStoreTransaction{Key: "c", Transaction: cache.Transaction{Object: &token{"y", "2"}, Type: "Patch"}},
+		cache.ThreadSafeStoreTransaction{Key: "a",
+			Transaction: cache.Transaction{Object: &token{"x", "1"}, Type: cache.TransactionTypeAdd}},
+		cache.ThreadSafeStoreTransaction{Key: "b",
+			Transaction: cache.Transaction{Object: &corev1.Pod{}, Type: cache.TransactionTypeAdd}},
+		cache.ThreadSafeStoreTransaction{Key: "c",
+			Transaction: cache.Transaction{Object: &token{"y", "2"}, Type: "Patch"}},
 	)
 	reported("a transaction", nil)
 	s.Replace(map[string]any{"a": &token{"x", "3"}, "b": &corev1.Pod{}}, "5")

@@ -16,9 +16,11 @@ import (
 // the same way.
 func TestReplaceBesideWrites(t *testing.T) {
 	for name, s := range map[string]cache.ThreadSafeStore{
-		"client-go":     cache.NewThreadSafeStore(cache.Indexers{}, cache.Indices{}),
-		"from the file": must(stores.NewThreadSafeStore(claim(t, open(t, newPath(t), boltstore.Options{ObjectMemory: -1})), func(err error) { t.Error(err) }))(t),
-		"in memory":     must(stores.NewThreadSafeStore(claim(t, open(t, newPath(t), boltstore.Options{ObjectMemory: 1 << 20})), func(err error) { t.Error(err) }))(t),
+		"client-go": cache.NewThreadSafeStore(cache.Indexers{}, cache.Indices{}),
+		"from the file": must(stores.NewThreadSafeStore(claim(t,
+			open(t, newPath(t), boltstore.Options{ObjectMemory: -1})), func(err error) { t.Error(err) }))(t),
+		"in memory": must(stores.NewThreadSafeStore(claim(t,
+			open(t, newPath(t), boltstore.Options{ObjectMemory: 1 << 20})), func(err error) { t.Error(err) }))(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for round := range 200 {

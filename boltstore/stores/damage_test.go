@@ -32,7 +32,8 @@ func TestDamagedEntry(t *testing.T) {
 		if err != nil || !bytes.Contains(b, []byte("value of the bad")) {
 			t.Fatal("not found", err)
 		}
-		must(0, os.WriteFile(path, bytes.ReplaceAll(b, []byte("value of the bad"), []byte("value of the BAD")), 0o600))(t)
+		must(0, os.WriteFile(path, bytes.ReplaceAll(b, []byte("value of the bad"), []byte("value of the BAD")),
+			0o600))(t)
 	}
 	fill()
 	damage()

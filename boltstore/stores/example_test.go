@@ -48,7 +48,8 @@ func ExampleNewTTLStore() {
 			panic(err)
 		}
 		s, err := db.Claim(boltstore.Claim{
-			Source:  boltstore.Source{Group: "example.com", Version: "v1", Resource: "logins", Form: boltstore.FormTyped},
+			Source: boltstore.Source{Group: "example.com", Version: "v1", Resource: "logins",
+				Form: boltstore.FormTyped},
 			Example: &Login{},
 			KeyFunc: func(obj any) (string, error) { return obj.(*Login).User, nil },
 		})

@@ -52,7 +52,8 @@ func NewTTLStore(s *boltstore.Claimed, ttl time.Duration) (cache.Store, error) {
 // with Add. Replace stores all objects or none.
 func NewExpirationStore(s *boltstore.Claimed, policy cache.ExpirationPolicy) (cache.Store, error) {
 	if !s.FilledByProgram() {
-		return nil, fmt.Errorf("stores: %s is the source of an informer; claim a source of its own for entries that expire", s.Source())
+		return nil, fmt.Errorf("stores: %s is the source of an informer; claim a source of its own for entries "+
+			"that expire", s.Source())
 	}
 	if err := current(s); err != nil {
 		return nil, err
@@ -129,7 +130,9 @@ func (e *expiring) remove(gone ...boltstore.Stored) { _ = e.s.DeleteStored(gone.
 func (e *expiring) List() []any {
 	objs, err := e.sweep()
 	if err != nil { // cache.Store has no error to return
-		e.logged.Do(func() { e.s.Logger().Error(err, "A list of entries is not whole", "source", e.s.Source().String()) })
+		e.logged.Do(func() {
+			e.s.Logger().Error(err, "A list of entries is not whole", "source", e.s.Source().String())
+		})
 	}
 	return objs
 }

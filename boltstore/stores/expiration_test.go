@@ -171,12 +171,13 @@ func TestKeptForEver(t *testing.T) {
 // expire while the age is unknown is hidden.
 func TestOwnPolicy(t *testing.T) {
 	dev := devicetest.New(time.Unix(1000, 0))
-	s := must(stores.NewExpirationStore(claim(t, open(t, newPath(t), boltstore.Options{Clock: dev})), policyFunc(func(e *cache.TimestampedEntry) bool {
-		if dev.Since(e.Timestamp) < 0 || dev.Since(e.Timestamp) > time.Minute {
-			t.Errorf("stored at %s", e.Timestamp)
-		}
-		return e.Obj.(*token).Value == "bad"
-	})))(t)
+	s := must(stores.NewExpirationStore(claim(t, open(t, newPath(t), boltstore.Options{Clock: dev})),
+		policyFunc(func(e *cache.TimestampedEntry) bool {
+			if dev.Since(e.Timestamp) < 0 || dev.Since(e.Timestamp) > time.Minute {
+				t.Errorf("stored at %s", e.Timestamp)
+			}
+			return e.Obj.(*token).Value == "bad"
+		})))(t)
 	for _, v := range []string{"bad", "good"} {
 		must(0, s.Add(&token{v, v}))(t)
 	}
@@ -264,7 +265,8 @@ func TestOtherType(t *testing.T) {
 	closeDB(t, db)
 	for i, lenient := range []bool{true, false, false} {
 		db := open(t, path, boltstore.Options{})
-		c, err := db.Claim(boltstore.Claim{Source: tokens, Example: &otherToken{}, ServeOutdated: lenient, KeyFunc: func(obj any) (string, error) { return obj.(*otherToken).Name, nil }})
+		c, err := db.Claim(boltstore.Claim{Source: tokens, Example: &otherToken{}, ServeOutdated: lenient,
+			KeyFunc: func(obj any) (string, error) { return obj.(*otherToken).Name, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,11 +309,14 @@ func TestOutdatedOfAnInformer(t *testing.T) {
 // TestSourceOfAnInformer: a store with expiry needs a source of its own.
 func TestSourceOfAnInformer(t *testing.T) {
 	db := informertest.Open(t)
-	inf, err := informer.NewSharedIndexInformer(db, informertest.ListerWatcher(framework.NewFakeControllerSource(), &corev1.Pod{}), &corev1.Pod{}, informer.Options{})
+	inf, err := informer.NewSharedIndexInformer(db,
+		informertest.ListerWatcher(framework.NewFakeControllerSource(), &corev1.Pod{}), &corev1.Pod{},
+		informer.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stores.NewTTLStore(inf.GetIndexer().(*boltstore.Claimed), time.Hour); err == nil || !strings.Contains(err.Error(), "informer") {
+	if _, err := stores.NewTTLStore(inf.GetIndexer().(*boltstore.Claimed), time.Hour); err == nil ||
+		!strings.Contains(err.Error(), "informer") {
 		t.Error(err)
 	}
 }

@@ -72,7 +72,8 @@ func closeDB(t testing.TB, db *boltstore.DB) {
 
 func claim(t testing.TB, db *boltstore.DB) *boltstore.Claimed {
 	t.Helper()
-	s, err := db.Claim(boltstore.Claim{Source: tokens, Example: &token{}, KeyFunc: tokenKey, Indexers: maps.Clone(byWord), IndexVersions: map[string]string{"word": "1"}})
+	s, err := db.Claim(boltstore.Claim{Source: tokens, Example: &token{}, KeyFunc: tokenKey,
+		Indexers: maps.Clone(byWord), IndexVersions: map[string]string{"word": "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

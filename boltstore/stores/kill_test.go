@@ -49,7 +49,8 @@ func TestKilled(t *testing.T) {
 func killChild(t *testing.T, path string, durability boltstore.Durability, n int) (lines []string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$", "-test.timeout=5m")
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", killedDB+"="+path, fmt.Sprint(killedDurability, "=", int(durability)))
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", killedDB+"="+path,
+		fmt.Sprint(killedDurability, "=", int(durability)))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -119,7 +120,8 @@ func verifyKilled(t *testing.T, path string, lines []string, began time.Time, wh
 		}
 	}
 	for i := range 2 {
-		a, b := len(must(pairs.IndexKeys("word", fmt.Sprint("a", i)))(t)), len(must(pairs.IndexKeys("word", fmt.Sprint("b", i)))(t))
+		a, b := len(must(pairs.IndexKeys("word", fmt.Sprint("a", i)))(t)),
+			len(must(pairs.IndexKeys("word", fmt.Sprint("b", i)))(t))
 		if a != b {
 			t.Errorf("%s: a transaction is there in part: %d and %d", what, a, b)
 		}
@@ -129,7 +131,8 @@ func verifyKilled(t *testing.T, path string, lines []string, began time.Time, wh
 func claimOf(db *boltstore.DB, resource string) *boltstore.Claimed {
 	src := tokens
 	src.Resource = resource
-	c, err := db.Claim(boltstore.Claim{Source: src, Example: &token{}, KeyFunc: tokenKey, Indexers: cache.Indexers{"word": byWord["word"]}, IndexVersions: map[string]string{"word": "1"}})
+	c, err := db.Claim(boltstore.Claim{Source: src, Example: &token{}, KeyFunc: tokenKey,
+		Indexers: cache.Indexers{"word": byWord["word"]}, IndexVersions: map[string]string{"word": "1"}})
 	if err != nil {
 		panic(err)
 	}
@@ -186,7 +189,8 @@ func killedChild(path string) {
 			var txns []cache.ThreadSafeStoreTransaction
 			for _, half := range []string{"a", "b"} {
 				v := fmt.Sprint(half, i/2%2)
-				txns = append(txns, cache.ThreadSafeStoreTransaction{Key: v, Transaction: cache.Transaction{Type: typ, Object: &token{v, v}}})
+				txns = append(txns, cache.ThreadSafeStoreTransaction{Key: v,
+					Transaction: cache.Transaction{Type: typ, Object: &token{v, v}}})
 			}
 			pairs.Transaction(txns...)
 		}

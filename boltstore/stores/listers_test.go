@@ -26,7 +26,8 @@ func podIndexers(t *testing.T) map[string]cache.Indexer {
 	fill := func(i cache.Indexer) cache.Indexer {
 		t.Helper()
 		for n := range 100 {
-			must(0, i.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns", n%3), Name: fmt.Sprint("pod", n),
+			must(0, i.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns", n%3),
+				Name:   fmt.Sprint("pod", n),
 				Labels: map[string]string{"tenth": fmt.Sprint(n % 10)}}}))(t)
 		}
 		return i
@@ -72,7 +73,8 @@ func namesOf[T runtime.Object](objs []T, err error) string {
 func TestListers(t *testing.T) {
 	seventh := labels.SelectorFromSet(labels.Set{"tenth": "7"})
 	questions := map[string]func(i cache.Indexer) string{}
-	for selector, by := range map[string]labels.Selector{"all": labels.Everything(), "some": seventh, "none": labels.Nothing(), "no match": labels.SelectorFromSet(labels.Set{"no": "match"})} {
+	for selector, by := range map[string]labels.Selector{"all": labels.Everything(), "some": seventh,
+		"none": labels.Nothing(), "no match": labels.SelectorFromSet(labels.Set{"no": "match"})} {
 		questions["ListAll "+selector] = func(i cache.Indexer) string {
 			var found []runtime.Object
 			err := cache.ListAll(i, by, func(o any) { found = append(found, o.(runtime.Object)) })
@@ -125,7 +127,8 @@ func TestReadOnly(t *testing.T) {
 	}
 	must(0, s.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}}))(t)
 	i := stores.ReadOnly(must(db.View(pods))(t))
-	for _, err := range []error{i.Add(&corev1.Pod{}), i.Update(&corev1.Pod{}), i.Delete(&corev1.Pod{}), i.Replace(nil, "5"), i.AddIndexers(nil)} {
+	for _, err := range []error{i.Add(&corev1.Pod{}), i.Update(&corev1.Pod{}), i.Delete(&corev1.Pod{}),
+		i.Replace(nil, "5"), i.AddIndexers(nil)} {
 		if !errors.Is(err, stores.ErrReadOnly) {
 			t.Error(err)
 		}

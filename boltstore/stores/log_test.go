@@ -51,7 +51,8 @@ func TestLog(t *testing.T) {
 		expiring.List()
 		byKey.Get("a")
 	}
-	for words, want := range map[string]int{"the store begins empty": 1, "A list of entries is not whole": 2, "A call of a store failed": 2} {
+	for words, want := range map[string]int{"the store begins empty": 1, "A list of entries is not whole": 2,
+		"A call of a store failed": 2} {
 		if n := count(words); n != want {
 			t.Errorf("%q was logged %d times, want %d: %q", words, n, want, said)
 		}

@@ -72,7 +72,8 @@ func TestExpirationModel(t *testing.T) {
 				ours.Bookmark(rv)
 			},
 			"wait": func(rt *rapid.T) {
-				clk.Step(rapid.SampledFrom([]time.Duration{1, time.Second, 20 * time.Second, time.Minute, time.Minute + 1}).Draw(rt, "time"))
+				clk.Step(rapid.SampledFrom([]time.Duration{1, time.Second, 20 * time.Second, time.Minute,
+					time.Minute + 1}).Draw(rt, "time"))
 			},
 			"open again": func(rt *rapid.T) {
 				closeDB(t, db)
@@ -117,13 +118,16 @@ func TestThreadSafeModel(t *testing.T) {
 		}
 		long := strings.Repeat("k", 40_000)
 		ours := reopened()
-		theirs := cache.NewThreadSafeStore(cache.Indexers{"word": byWord["word"]}, cache.Indices{}).(cache.ThreadSafeStoreWithTransaction)
+		theirs := cache.NewThreadSafeStore(cache.Indexers{"word": byWord["word"]},
+			cache.Indices{}).(cache.ThreadSafeStoreWithTransaction)
 		both := []cache.ThreadSafeStoreWithTransaction{theirs, ours}
 		key := func() string {
-			return rapid.SampledFrom([]string{"", "a", "b/c", "b", "ä\x00", "\xff\xff", long, long + "/b"}).Draw(rt, "key")
+			return rapid.SampledFrom([]string{"", "a", "b/c", "b", "ä\x00", "\xff\xff", long, long + "/b"}).Draw(rt,
+				"key")
 		}
 		some := func() *token {
-			return &token{rapid.SampledFrom([]string{"n", "m"}).Draw(rt, "name"), rapid.SampledFrom([]string{"", "x", "x y", "y", "z x"}).Draw(rt, "value")}
+			return &token{rapid.SampledFrom([]string{"n", "m"}).Draw(rt, "name"),
+				rapid.SampledFrom([]string{"", "x", "x y", "y", "z x"}).Draw(rt, "value")}
 		}
 		same := func(what string, call func(cache.ThreadSafeStore) any) {
 			t.Helper()
@@ -152,8 +156,10 @@ func TestThreadSafeModel(t *testing.T) {
 			"transaction": func(rt *rapid.T) {
 				var txns []cache.ThreadSafeStoreTransaction
 				for range rapid.IntRange(0, 4).Draw(rt, "writes") {
-					typ := rapid.SampledFrom([]cache.TransactionType{cache.TransactionTypeAdd, cache.TransactionTypeUpdate, cache.TransactionTypeDelete, "none"}).Draw(rt, "type")
-					txns = append(txns, cache.ThreadSafeStoreTransaction{Key: key(), Transaction: cache.Transaction{Object: some(), Type: typ}})
+					typ := rapid.SampledFrom([]cache.TransactionType{cache.TransactionTypeAdd,
+						cache.TransactionTypeUpdate, cache.TransactionTypeDelete, "none"}).Draw(rt, "type")
+					txns = append(txns, cache.ThreadSafeStoreTransaction{Key: key(),
+						Transaction: cache.Transaction{Object: some(), Type: typ}})
 				}
 				each(func(s cache.ThreadSafeStoreWithTransaction) { s.Transaction(txns...) })
 			},
@@ -175,7 +181,8 @@ func TestThreadSafeModel(t *testing.T) {
 			},
 			"add indices": func(rt *rapid.T) {
 				add := cache.Indexers{}
-				for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"word", "odd", "none"}), 0, 3, rapid.ID).Draw(rt, "indices") {
+				for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"word", "odd", "none"}), 0, 3,
+					rapid.ID).Draw(rt, "indices") {
 					add[name] = oddWords[name]
 				}
 				same("AddIndexers", func(s cache.ThreadSafeStore) any { return s.AddIndexers(add) })
@@ -186,9 +193,12 @@ func TestThreadSafeModel(t *testing.T) {
 				same("List", func(s cache.ThreadSafeStore) any { return text(s.List()) })
 				same("ListKeys", func(s cache.ThreadSafeStore) any { return sorted(s.ListKeys()) })
 				same("version", func(s cache.ThreadSafeStore) any { return s.LastStoreSyncResourceVersion() })
-				o, v := some(), rapid.SampledFrom([]string{"", "x", "y", "z", "\x00", "x\x00", "\xffn", strings.Repeat("x", 600), strings.Repeat("x y", 600)}).Draw(rt, "asked")
+				o, v := some(), rapid.SampledFrom([]string{"", "x", "y", "z", "\x00", "x\x00", "\xffn",
+					strings.Repeat("x", 600), strings.Repeat("x y", 600)}).Draw(rt, "asked")
 				for _, name := range []string{"word", "odd", "none", "", "no index"} {
-					same("ListIndexFuncValues "+name, func(s cache.ThreadSafeStore) any { return sorted(s.ListIndexFuncValues(name)) })
+					same("ListIndexFuncValues "+name, func(s cache.ThreadSafeStore) any {
+						return sorted(s.ListIndexFuncValues(name))
+					})
 					same("Index "+name, func(s cache.ThreadSafeStore) any {
 						objs, err := s.Index(name, o)
 						return fmt.Sprint(text(objs), err)

@@ -140,7 +140,8 @@ func TestPushOfAnInformer(t *testing.T) {
 	server.Add(pod("b"))
 	db := informertest.Open(t)
 	for life := range 2 {
-		inf, err := informer.NewSharedIndexInformer(db, informertest.ListerWatcher(server, &corev1.Pod{}), &corev1.Pod{}, informer.Options{})
+		inf, err := informer.NewSharedIndexInformer(db, informertest.ListerWatcher(server, &corev1.Pod{}),
+			&corev1.Pod{}, informer.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +216,8 @@ func TestPushMissesNoCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &meddling{Codec: typed}
-	s, err := open(t, path, boltstore.Options{ObjectMemory: -1}).Claim(boltstore.Claim{Source: tokens, Example: &token{}, KeyFunc: tokenKey, Codec: m})
+	s, err := open(t, path, boltstore.Options{ObjectMemory: -1}).Claim(boltstore.Claim{Source: tokens,
+		Example: &token{}, KeyFunc: tokenKey, Codec: m})
 	if err != nil {
 		t.Fatal(err)
 	}

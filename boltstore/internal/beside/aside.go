@@ -134,7 +134,8 @@ func copyParts(dst io.WriterAt, src io.ReaderAt, size int64) error {
 // since a damaged file must be replaced in any case.
 func (f *Files) TryLike(name string, from os.FileInfo) {
 	if err := osfile.Like(name, from); err != nil {
-		f.Log.Error(err, "The mode and owner of a damaged file could not be given to its replacement or copy", "file", name)
+		f.Log.Error(err, "The mode and owner of a damaged file could not be given to its replacement or copy", "file",
+			name)
 	}
 }
 

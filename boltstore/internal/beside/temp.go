@@ -42,7 +42,8 @@ func makeTemp(path string, was os.FileInfo) (string, error) {
 		return "", errors.Join(err, os.Remove(made.Name()))
 	}
 	random := strings.TrimPrefix(filepath.Base(made.Name()), TempPrefix(path))
-	name := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s%x-%x-%s", TempPrefix(path), osfile.Inode(was), osfile.Inode(st), random))
+	name := filepath.Join(filepath.Dir(path),
+		fmt.Sprintf("%s%x-%x-%s", TempPrefix(path), osfile.Inode(was), osfile.Inode(st), random))
 	err = os.Rename(made.Name(), name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -111,10 +112,12 @@ func (f *Files) removeLeftover(name, path string) {
 	if isNewcomer(name, path) {
 		kept := f.AsideName()
 		if err := os.Rename(name, kept); err != nil {
-			f.Log.Error(err, "A program died while it replaced the file, and another file had come to the path; that file could not be moved", "file", f.Path, "is", name)
+			f.Log.Error(err, "A program died while it replaced the file, and another file had come to the path; "+
+				"that file could not be moved", "file", f.Path, "is", name)
 			return
 		}
-		f.Log.Info("Warning: a program died while it replaced the file, and another file had come to the path; that file is kept", "file", f.Path, "kept", kept)
+		f.Log.Info("Warning: a program died while it replaced the file, and another file had come to the path; "+
+			"that file is kept", "file", f.Path, "kept", kept)
 		return
 	}
 	if err := f.Remove(name); err != nil {

@@ -56,7 +56,8 @@ func entryType(b byte) (cache.DeltaType, bool) {
 // state and are safe for concurrent use.
 var (
 	zenc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(blockHands),
-		zstd.WithWindowSize(blockPart), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // a block has its own sum
+		// a block has its own sum
+		zstd.WithWindowSize(blockPart), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
 	zdec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(maxBlockBytes), zstd.WithDecodeAllCapLimit(true)) // to the size that the block states
 	_ = zenc.EncodeAll(nil, nil) // makes its channel: one that a synctest bubble makes is of no use outside it

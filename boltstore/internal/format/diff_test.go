@@ -63,7 +63,8 @@ func TestDiffOfAnotherBase(t *testing.T) {
 		bomb = binary.AppendUvarint(bomb, 800)
 		bomb = binary.AppendUvarint(binary.AppendVarint(bomb, -800), 0)
 	}
-	for _, bad := range []Diff{d[:len(d)-1], append(bytes.Clone(d), 0), append(Diff{1}, d[1:]...), {}, {5}, {0x80}, bomb} {
+	for _, bad := range []Diff{d[:len(d)-1], append(bytes.Clone(d), 0), append(Diff{1}, d[1:]...), {}, {5}, {0x80},
+		bomb} {
 		if bad.fits(base) || bad.Apply(base) != nil {
 			t.Errorf("%x is taken for a diff", []byte(bad))
 		}
@@ -78,7 +79,9 @@ func TestDiffOfAnotherBase(t *testing.T) {
 func TestBlockWithABadDiff(t *testing.T) {
 	next := []byte("an object")
 	for _, prev := range []Diff{{5}, DiffOf([]byte("an object that is longer"), []byte("an object that was longer"))} {
-		drafts := []Draft{{Type: cache.Updated, Time: 1, Key: "a/b", Next: next, Prev: DiffOf(next, []byte("an old one"))}, {Type: cache.Updated, Time: 2, Key: "a/c", Next: next, Prev: prev}}
+		drafts := []Draft{{Type: cache.Updated, Time: 1, Key: "a/b", Next: next,
+			Prev: DiffOf(next, []byte("an old one"))}, {Type: cache.Updated, Time: 2, Key: "a/c", Next: next,
+			Prev: prev}}
 		if _, err := owner.UnpackBlock(7, owner.PackBlock(7, drafts[:1])); err != nil {
 			t.Error(err)
 		}
@@ -91,7 +94,8 @@ func TestBlockWithABadDiff(t *testing.T) {
 // FuzzDiff: each record comes back, and no bytes do harm as a diff.
 func FuzzDiff(f *testing.F) {
 	base := []byte("name: pod, status: running, since: 2026-01-01")
-	for _, record := range []string{"", string(base), "name: pod, status: failed, since: 2026-01-02", "other", strings.Repeat("x", 100)} {
+	for _, record := range []string{"", string(base), "name: pod, status: failed, since: 2026-01-02", "other",
+		strings.Repeat("x", 100)} {
 		f.Add(base, []byte(record))
 		f.Add(base, []byte(DiffOf(base, []byte(record))))
 	}

@@ -19,7 +19,10 @@
 //
 //	byte 0      block version (1)
 //	bytes 1-4   CRC-32C, little-endian, over the source's ID, the seq and everything after byte 4
-//	then        uvarint number of entries, uvarint time of the last one (unix ns), uvarint size of what follows when unpacked
+//
+// then        uvarint number of entries, uvarint time of the last one (unix ns), uvarint size of
+// what follows when unpacked
+//
 //	then        zstd frames of entries
 //
 // and an entry in it is

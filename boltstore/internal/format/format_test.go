@@ -24,14 +24,16 @@ func TestOwner(t *testing.T) {
 		if _, _, err := owner.ParseRecord(index.AppendKey(nil, "a/b"), b); (err == nil) != want {
 			t.Errorf("a record of %d: %v", made, err)
 		}
-		if _, err := owner.UnpackBlock(7, made.PackBlock(7, []Draft{{Type: cache.Added, Key: "a/b"}})); (err == nil) != want {
+		if _, err := owner.UnpackBlock(7,
+			made.PackBlock(7, []Draft{{Type: cache.Added, Key: "a/b"}})); (err == nil) != want {
 			t.Errorf("a block of %d: %v", made, err)
 		}
 	}
 }
 
 func FuzzRecord(f *testing.F) {
-	r := &Record{Codec: 1, ResourceVersion: "7", UID: "u", Stored: 5, Born: 3, Values: []IndexValues{{"namespace", []string{"a"}}}, Payload: []byte("payload")}
+	r := &Record{Codec: 1, ResourceVersion: "7", UID: "u", Stored: 5, Born: 3,
+		Values: []IndexValues{{"namespace", []string{"a"}}}, Payload: []byte("payload")}
 	b, err := r.Encode(owner, "a/b")
 	if err != nil {
 		f.Fatal(err)
@@ -66,7 +68,8 @@ func FuzzRecord(f *testing.F) {
 }
 
 func FuzzBlock(f *testing.F) {
-	seed := owner.PackBlock(7, []Draft{{Type: cache.Added, Time: 1, Key: "a/b", Next: []byte("next")}, {Type: cache.Deleted, Key: "", Prev: DiffOf(nil, []byte("prev"))}})
+	seed := owner.PackBlock(7, []Draft{{Type: cache.Added, Time: 1, Key: "a/b", Next: []byte("next")},
+		{Type: cache.Deleted, Key: "", Prev: DiffOf(nil, []byte("prev"))}})
 	f.Add(uint64(7), seed)
 	f.Fuzz(func(t *testing.T, seq uint64, b []byte) {
 		if len(b) > 5 {

@@ -36,7 +36,8 @@ func TestBoundBox(t *testing.T) {
 			t.Errorf("it reads %x", got)
 		}
 		stored := bytes.Clone(here.Bucket.Get([]byte("k")))
-		for name, there := range map[string]*Box{"l": here, "k": box("other", "parked", "handler"), "m": box("id", "notes", ""), "n": box("id", "parked", "other")} {
+		for name, there := range map[string]*Box{"l": here, "k": box("other", "parked", "handler"),
+			"m": box("id", "notes", ""), "n": box("id", "parked", "other")} {
 			if err := there.Bucket.Put([]byte(name), stored); err != nil {
 				return err
 			}

@@ -39,7 +39,8 @@ func pids(locks io.Reader, file string) string {
 	var found []string
 	for lines := bufio.NewScanner(locks); lines.Scan(); {
 		f := strings.Fields(lines.Text())
-		if len(f) < 6 || f[1] != "FLOCK" || f[5] != file || f[4] == "0" || f[4] == "-1" || slices.Contains(found, f[4]) {
+		if len(f) < 6 || f[1] != "FLOCK" || f[5] != file || f[4] == "0" || f[4] == "-1" ||
+			slices.Contains(found, f[4]) {
 			continue
 		}
 		if found = append(found, f[4]); len(found) == 3 {

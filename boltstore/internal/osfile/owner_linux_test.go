@@ -20,7 +20,8 @@ func as(t *testing.T, uid, gid uintptr, groups []uint32, fn func()) {
 	done := make(chan syscall.Errno)
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine
-		_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(unsafe.SliceData(groups))), 0)
+		_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(groups))), 0)
 		if errno == 0 {
 			_, _, errno = unix.RawSyscall(unix.SYS_SETRESGID, gid, gid, gid)
 		}

@@ -83,12 +83,15 @@ const Lost = "neither in use nor free"
 // of each page. It reads branch pages whole, and leaf pages that can hold buckets. It
 // leaves the leaf pages of a bucket for which left, unless it is nil, returns a function.
 // That is called if there are some.
-func (f *File) scan(flat func(path []string) bool, left func(path []string, root uint64) func()) (seen pageSet, err error) {
+func (f *File) scan(flat func(path []string) bool, left func(path []string, root uint64) func()) (
+	seen pageSet, err error,
+) {
 	if f.meta.unread != nil {
 		return nil, f.meta.unread
 	}
 	if want := int64(f.meta.pages) * int64(f.meta.pageSize); want > f.size {
-		return nil, fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d", faults.ErrDamaged, f.size, want)
+		return nil, fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d", faults.ErrDamaged,
+			f.size, want)
 	}
 	seen = f.newSet()
 	var errs faults.List
@@ -142,8 +145,10 @@ func (f *File) CheckFreelist() error {
 	// bbolt computes the length before it takes the pages from the list itself.
 	length, size := p.overflow+1, f.meta.pageSize
 	fits := func(n uint64) bool { return (HeadSize+8*n)/uint64(size)+1 == length }
-	if p.id != f.meta.freelist || p.Flags != free || length > f.pages || !fits(count) && !fits(count+length) && !fits(count+length+1) {
-		return fmt.Errorf("%w: page %d should list the free pages, and has the head %x", faults.ErrDamaged, f.meta.freelist, b[:HeadSize])
+	if p.id != f.meta.freelist || p.Flags != free || length > f.pages || !fits(count) && !fits(count+length) &&
+		!fits(count+length+1) {
+		return fmt.Errorf("%w: page %d should list the free pages, and has the head %x", faults.ErrDamaged,
+			f.meta.freelist, b[:HeadSize])
 	}
 	return nil
 }

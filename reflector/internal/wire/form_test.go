@@ -17,7 +17,8 @@ import (
 // ErrForm, and left to the client.
 func TestForms(t *testing.T) {
 	list := encode(t, mediaProto, &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "7"},
-		Items: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}})
+		Items: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "b"}}}})
 	message := func(raw string) []byte { // a list of these bytes
 		u := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, Raw: []byte(raw)}
 		b, err := u.Marshal()
@@ -26,7 +27,8 @@ func TestForms(t *testing.T) {
 		}
 		return append([]byte(protoMagic), b...)
 	}
-	encoded := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, ContentEncoding: "gzip", Raw: []byte("\x0a\x00")}
+	encoded := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"},
+		ContentEncoding: "gzip", Raw: []byte("\x0a\x00")}
 	packed, err := encoded.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -36,11 +38,14 @@ func TestForms(t *testing.T) {
 		list        []byte
 		names       []string // nil: it is ErrForm
 	}{
-		{"spaced", mediaJSON, []byte("\r\n{\t\"items\" \r\n:\t[ \r{\"metadata\"\t: {\"name\" :\"a\"}\n}\r\n,\t{ \"metadata\":{\"name\":\"b\"\r}} \n]\r}\t"), []string{"a", "b"}},
-		{"items first, and odd values", mediaJSON, []byte(`{"items":[{"metadata":{"labels":{"]":"}\""},"name":"a"},"x":[[],{},-1,true,null,"\\"]}],"metadata":{}}`), []string{"a"}},
+		{"spaced", mediaJSON, []byte("\r\n{\t\"items\" \r\n:\t[ \r{\"metadata\"\t: {\"name\" :\"a\"}\n}\r\n,\t{ " +
+			"\"metadata\":{\"name\":\"b\"\r}} \n]\r}\t"), []string{"a", "b"}},
+		{"items first, and odd values", mediaJSON,
+			[]byte(`{"items":[{"metadata":{"labels":{"]":"}\""},"name":"a"},"x":[[],{},-1,true,null,"\\"]}],"metadata":{}}`), []string{"a"}},
 		{"null for items", mediaJSON, []byte(`{"items":null}`), []string{}},
 		{"no items", mediaJSON, []byte(`{"kind":"Status"}`), []string{}},
-		{"metadata that is none", mediaJSON, []byte(`{"items":[{"metadata":"name"},{"metadata":null},{}]}`), []string{"", "", ""}},
+		{"metadata that is none", mediaJSON, []byte(`{"items":[{"metadata":"name"},{"metadata":null},{}]}`),
+			[]string{"", "", ""}},
 		{"two arrays", mediaJSON, []byte(`{"items":[{"metadata":{"name":"a"}}],"items":[]}`), nil},
 		{"an object for items", mediaJSON, []byte(`{"items":{"metadata":{}}}`), nil},
 		{"numbers", mediaJSON, []byte(`{"items":[1]}`), nil},
@@ -93,8 +98,9 @@ func TestForms(t *testing.T) {
 // TestObjectForms: an object without a kind, and one in an encoding, cannot be put into a list.
 func TestObjectForms(t *testing.T) {
 	for name, u := range map[string]runtime.Unknown{
-		"no kind":     {TypeMeta: runtime.TypeMeta{APIVersion: "v1"}, Raw: []byte("\x0a\x00")},
-		"encoded":     {TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ContentEncoding: "gzip", Raw: []byte("\x0a\x00")},
+		"no kind": {TypeMeta: runtime.TypeMeta{APIVersion: "v1"}, Raw: []byte("\x0a\x00")},
+		"encoded": {TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ContentEncoding: "gzip",
+			Raw: []byte("\x0a\x00")},
 		"no metadata": {TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}},
 	} {
 		b, err := u.Marshal()

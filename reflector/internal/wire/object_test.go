@@ -13,7 +13,8 @@ import (
 // FuzzReadObject: any bytes for an object either have another form or can be put into a
 // list, which gives the same object when it is read.
 func FuzzReadObject(f *testing.F) {
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns", UID: "u", ResourceVersion: "1"}, Data: map[string]string{"k": "v"}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns", UID: "u", ResourceVersion: "1"},
+		Data: map[string]string{"k": "v"}}
 	f.Add(false, encode(f, mediaProto, cm))
 	f.Add(true, encode(f, mediaJSON, cm))
 	f.Add(true, []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":null}`))

@@ -21,12 +21,14 @@ import (
 // TestSift: the other list is the first one without the unchanged objects.
 func TestSift(t *testing.T) {
 	odd := "a \"quoted\" \\ {[ü, 世界]} \n"
-	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "77", Continue: "more", RemainingItemCount: new(int64(3))}}
+	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "77", Continue: "more",
+		RemainingItemCount: new(int64(3))}}
 	for i := range 50 {
 		list.Items = append(list.Items, corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprint("cm", i), Namespace: "ns", UID: "uid", ResourceVersion: fmt.Sprint(i),
-				Labels: map[string]string{"metadata": odd, "uid": "none"}, OwnerReferences: []metav1.OwnerReference{{Name: "owner", UID: "owner"}},
+				Labels:          map[string]string{"metadata": odd, "uid": "none"},
+				OwnerReferences: []metav1.OwnerReference{{Name: "owner", UID: "owner"}},
 			},
 			Data: map[string]string{odd: odd, "items": "[", "metadata": `{"name":"x"}`},
 		})
@@ -57,7 +59,9 @@ func TestSift(t *testing.T) {
 			}
 			want := list.DeepCopy()
 			want.TypeMeta = got.TypeMeta
-			want.Items = slices.DeleteFunc(want.Items, func(c corev1.ConfigMap) bool { return isSame(listing.Object{ResourceVersion: c.ResourceVersion}) })
+			want.Items = slices.DeleteFunc(want.Items, func(c corev1.ConfigMap) bool {
+				return isSame(listing.Object{ResourceVersion: c.ResourceVersion})
+			})
 			for i := range got.Items {
 				got.Items[i].TypeMeta = metav1.TypeMeta{}
 			}
@@ -75,7 +79,8 @@ func FuzzSift(f *testing.F) {
 	f.Add(false, encode(f, mediaProto, list))
 	f.Add(true, encode(f, mediaJSON, list))
 	for i := range 3 {
-		list.Items = append(list.Items, corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("cm", i), UID: "u", ResourceVersion: "1"}})
+		list.Items = append(list.Items,
+			corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("cm", i), UID: "u", ResourceVersion: "1"}})
 	}
 	f.Add(false, encode(f, mediaProto, list))
 	f.Add(true, encode(f, mediaJSON, list))
@@ -111,7 +116,8 @@ func FuzzSift(f *testing.F) {
 		if err != nil {
 			t.Fatalf("the rest cannot be decoded: %v\n%q\n%q", err, data, s.Rest)
 		}
-		if len(got.Items)+len(s.Kept) != len(want.Items) || got.ListMeta.ResourceVersion != want.ListMeta.ResourceVersion {
+		if len(got.Items)+len(s.Kept) != len(want.Items) ||
+			got.ListMeta.ResourceVersion != want.ListMeta.ResourceVersion {
 			t.Fatalf("%d items, %d kept, of %d\n%q", len(got.Items), len(s.Kept), len(want.Items), data)
 		}
 	})
@@ -128,7 +134,8 @@ func TestFilterEndsOnce(t *testing.T) {
 		{"another form", strings.NewReader("k8s\x00xyz"), true},
 		{"cut short", strings.NewReader(protoMagic), true},
 	} {
-		resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {mediaProto}}, Body: io.NopCloser(tc.body)}
+		resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {mediaProto}},
+			Body: io.NopCloser(tc.body)}
 		var ends []error
 		Filter(resp, nil, func(_ Sifted, err error) { ends = append(ends, err) })
 		for range 2 {
