@@ -33,8 +33,9 @@
 //
 // The first word of a file's name is its subject. Opening: open, encryption, aside, and
 // salvage, which replaces a damaged file. The open file: db, file, recount, maintain,
-// compact, copy, collect, check, snapshot, fallback. A source: claim, source, meta, clock. A
+// compact, copy, collect, check, snapshot, stats, fallback. A source: claim, source, meta, clock,
+// newerserver. A
 // commit: commit, entry, journal, note, pack, index. A full list: relist. Reads: store,
 // resident.
-// Handlers: durable, told. The form of the file: internal/layout, internal/format.
+// Handlers: pending, told. The form of the file: internal/layout, internal/format.
 package boltstore
