@@ -96,7 +96,7 @@ func TestClaimsAreNotedTogether(t *testing.T) {
 			all = append(all, claimTest(t, db, Claim{Source: inNamespace(fmt.Sprint("ns", i))}))
 			// on the bubble's clock, which takes no time: the sources are claimed at different
 			// times
-			time.Sleep(5 * time.Minute)
+			time.Sleep(5 * time.Minute) // on the bubble's clock, see above
 		}
 		before := db.Stats().Transactions.Count()
 		time.Sleep(24 * time.Hour) // on the bubble's clock, which takes no time: the day in which claims are noted

@@ -118,7 +118,7 @@ func TestBookmarksShareCommits(t *testing.T) {
 		before := db.Stats().Transactions.Count()
 		// on the bubble's clock, which takes no time: a bookmark that is written without need
 		// passes for none if it comes later; no signal exists for one that never comes
-		time.Sleep(10 * time.Hour)
+		time.Sleep(10 * time.Hour) // on the bubble's clock, see above
 		synctest.Wait()
 		events := 0
 		for _, p := range producers {

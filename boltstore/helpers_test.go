@@ -322,7 +322,7 @@ func kept(t testing.TB, db *DB) {
 	t.Helper()
 	k := &db.keeper
 	// between two looks: there is no signal to wait for
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // polls
 		k.mu.Lock()
 		done := !k.running && k.next.After(db.opts.Clock.Now())
 		k.mu.Unlock()

@@ -46,7 +46,7 @@ func TestIndexFunctionRecovers(t *testing.T) {
 		}
 		// on the bubble's clock, which takes no time: tries of the index function are counted
 		// meanwhile
-		time.Sleep(20 * time.Minute)
+		time.Sleep(20 * time.Minute) // on the bubble's clock, see above
 		synctest.Wait()
 		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023}
 		for i := range want {

@@ -119,7 +119,7 @@ func handlerOfAKilledProgram(t *testing.T, age, lived time.Duration) {
 		want  int
 	}{{age - time.Second, 1}, {age + age/16, 0}} {
 		// on the bubble's clock, which takes no time: the handler's age is what is tested
-		time.Sleep(time.Until(at.Add(st.after)))
+		time.Sleep(time.Until(at.Add(st.after))) // on the bubble's clock, see above
 		must(t, s.writeMarks())
 		if hs, err := s.Handlers(); err != nil || len(hs) != st.want {
 			t.Errorf("%s after it was killed: %+v, %v", st.after, hs, err)

@@ -127,7 +127,8 @@ func sameInMemory(t testing.TB, s *source) {
 func waitBuilt(t testing.TB, s *Claimed, name string) {
 	t.Helper()
 	// between two looks: the build gives no signal
-	for end := time.Now().Add(time.Minute); !s.indices.built(s.metaNow(), name); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(time.Minute); !s.indices.built(s.metaNow(),
+		name); time.Sleep(100 * time.Microsecond) { // polls
 		if time.Now().After(end) {
 			t.Fatal("the file does not have the index ", name)
 		}

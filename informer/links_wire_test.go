@@ -123,7 +123,7 @@ func (w *wire) carry(c *wireConn, dir int) {
 		}
 		if rate > 0 {
 			// on the bubble's clock, which takes no time: the link is slow
-			time.Sleep(time.Duration(len(ch.b)) * time.Second / time.Duration(rate))
+			time.Sleep(time.Duration(len(ch.b)) * time.Second / time.Duration(rate)) // on the bubble's clock, see above
 		}
 		if _, err := c.ends[1-dir].Write(ch.b); err != nil {
 			return

@@ -257,10 +257,10 @@ func TestSloppyServer(t *testing.T) {
 					case k < 18:
 						// on the bubble's clock, which takes no time: what is under way ends or
 						// not
-						time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+						time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond) // on the bubble's clock, see above
 					case k < 19:
 						// on the bubble's clock, which takes no time: watches end meanwhile
-						time.Sleep(time.Duration(r.IntN(200)) * time.Second)
+						time.Sleep(time.Duration(r.IntN(200)) * time.Second) // on the bubble's clock, see above
 					default:
 						l.end()
 						l = live()

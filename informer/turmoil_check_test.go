@@ -299,7 +299,7 @@ func (m *turmoil) fresh() {
 	s := m.sources[m.r.IntN(len(m.sources))]
 	// on the bubble's clock, which takes no time: what was confirmed in this instant, before the
 	// last change, is older than 0
-	time.Sleep(time.Microsecond)
+	time.Sleep(time.Microsecond) // on the bubble's clock, see above
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+m.r.IntN(120))*time.Second)
 	defer cancel()
 	if err := s.inf.WaitForFresh(ctx, 0); err != nil || m.restores && !m.noticed || m.transFails.Load() ||

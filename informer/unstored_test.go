@@ -343,7 +343,7 @@ func TestRefusedForEver(t *testing.T) {
 		w.update("a", "later")
 		// on the bubble's clock, which takes no time: the object has come, and is not tried again
 		// yet
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // on the bubble's clock, see above
 		f.transform.Store(false)
 		time.Sleep(time.Second) // on the bubble's clock, which takes no time: the first backoff is a second
 		l.equal()
@@ -378,7 +378,7 @@ func (f *faults) cure() {
 // the store equal to the server before the list that removes the note of the object.
 func (m *model) nothingNoted() {
 	// between two looks: there is no signal to wait for
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) { // between two looks, see above
 		st, degraded := m.inf.Store().State(), m.inf.State().Degraded
 		if st.Unstored == 0 && st.Unindexed == 0 && degraded == "" {
 			break

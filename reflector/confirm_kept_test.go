@@ -17,7 +17,7 @@ func TestFreshAfterARelist(t *testing.T) {
 		after(30 * time.Second)
 		// the bubble's clock, which takes no time; in it the audit becomes due, and it is time
 		// that makes it so, no signal
-		f.onSmallLists(func(*http.Request) { time.Sleep(100 * time.Millisecond) })
+		f.onSmallLists(func(*http.Request) { time.Sleep(100 * time.Millisecond) }) // on the bubble's clock, see above
 		d, ok := f.audit.in()
 		if !ok {
 			t.Fatal("no audit")

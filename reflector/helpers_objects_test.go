@@ -58,7 +58,7 @@ func (f *fixture) lateWatch(after time.Duration, event func(http.ResponseWriter)
 		w.(http.Flusher).Flush()
 		// the bubble's clock, which takes no time; without it the event comes before the list is
 		// compared, and no signal says that it was
-		time.Sleep(after)
+		time.Sleep(after) // on the bubble's clock, see above
 		event(w)
 		<-r.Context().Done()
 	})

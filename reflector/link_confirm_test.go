@@ -30,7 +30,7 @@ func TestSlowRelistConfirms(t *testing.T) {
 			if slow.Load() && r.URL.Query().Get("continue") != "" {
 				// on the bubble's clock, which takes no time: the list takes far longer than a
 				// watch's question
-				time.Sleep(5 * time.Minute)
+				time.Sleep(5 * time.Minute) // on the bubble's clock, see above
 			}
 		}
 		f.sim.FailNext(func(r *http.Request) bool {

@@ -67,7 +67,7 @@ func TestFreshDuringAList(t *testing.T) {
 		after(30 * time.Second)
 		// the bubble's clock, which takes no time; without it the list ends before the second
 		// caller comes, and no signal says that a request is under way
-		f.onSmallLists(func(*http.Request) { time.Sleep(100 * time.Millisecond) })
+		f.onSmallLists(func(*http.Request) { time.Sleep(100 * time.Millisecond) }) // on the bubble's clock, see above
 		// the list waits for the watch to bring it
 		f.put("cm1", 100, 1)
 		first := make(chan time.Duration)
@@ -180,7 +180,7 @@ func TestFreshAfterASlowAnswer(t *testing.T) {
 			for b := range slices.Chunk(whole.Body.Bytes(), whole.Body.Len()/4) {
 				// the bubble's clock, which takes no time; without it the answer is fast, and it
 				// is time that is tested, no signal
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // on the bubble's clock, see above
 				if _, err := w.Write(b); err != nil {
 					return // the client has given it up
 				}
@@ -219,7 +219,7 @@ func TestFreshCallersWithoutEnd(t *testing.T) {
 			}
 			// the bubble's clock, which takes no time; without it the next caller comes after the
 			// list, and no signal says that a request is under way
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // on the bubble's clock, see above
 		})
 		after(time.Second)
 		f.other()
@@ -242,7 +242,7 @@ func TestFreshListOfABusyServer(t *testing.T) {
 		after(30 * time.Second)
 		// the bubble's clock, which takes no time; without it the answer is fast, and it is time
 		// that is tested, no signal
-		f.onSmallLists(func(*http.Request) { time.Sleep(200 * time.Millisecond) })
+		f.onSmallLists(func(*http.Request) { time.Sleep(200 * time.Millisecond) }) // on the bubble's clock, see above
 		for i := range 3 {
 			if took := f.fresh(); took > 300*time.Millisecond {
 				t.Errorf("caller %d waited %s", i, took)

@@ -77,7 +77,7 @@ func (f *freshTruth) call(ctx context.Context) error {
 	f.mu.Unlock()
 	// the bubble's clock, which takes no time; without it the call has the same moment as the
 	// change before it, and versions, the only signal, have no time
-	time.Sleep(time.Microsecond)
+	time.Sleep(time.Microsecond) // on the bubble's clock, see above
 	began := time.Now()
 	if err := f.WaitForFresh(ctx, 0); err != nil {
 		return err

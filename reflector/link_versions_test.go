@@ -105,7 +105,7 @@ func (o *versionsFixture) has(src *Reflector, store *boltstore.Claimed, names []
 func (o *versionsFixture) come(store *boltstore.Claimed, names ...string) {
 	o.t.Helper()
 	// between two looks: a commit gives no signal
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // between two looks, see above
 		keys := store.ListKeys()
 		slices.Sort(keys)
 		if slices.Equal(keys, names) {

@@ -126,7 +126,7 @@ func TestUnreadableAtTheEnd(t *testing.T) {
 			w.(http.Flusher).Flush()
 			// the bubble's clock, which takes no time; without it the watch, of 3 s, ends early,
 			// and it is time that is tested, no signal
-			time.Sleep(2500 * time.Millisecond)
+			time.Sleep(2500 * time.Millisecond) // on the bubble's clock, see above
 			fmt.Fprint(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"message":"no"}}`+"\n")
 		})
 		f.sim.DropConnections()

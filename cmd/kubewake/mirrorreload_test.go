@@ -156,7 +156,7 @@ func (c *configured) keeps(sources []string, configMaps string) {
 func eventually(t *testing.T, is func() error) {
 	t.Helper()
 	// between two looks: the mirror, a process of its own, gives no signal
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // between two looks, see above
 		err := is()
 		if err == nil {
 			return

@@ -40,7 +40,7 @@ func TestStatusOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	// between two looks: loading gives no signal
-	for end := time.Now().Add(time.Minute); !s.State().InMemory; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !s.State().InMemory; time.Sleep(time.Millisecond) { // between two looks
 		if time.Now().After(end) {
 			t.Fatal("it is not in memory")
 		}

@@ -81,7 +81,7 @@ func (s *screen) await(t *testing.T, text string) {
 	t.Helper()
 	// between two looks: the screen gives no signal
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.shown.String(),
-		text); time.Sleep(time.Millisecond) {
+		text); time.Sleep(time.Millisecond) { // between two looks, see above
 		if time.Now().After(deadline) {
 			t.Fatalf("no %q is shown:\n%q", text, s.shown.String())
 		}

@@ -70,7 +70,7 @@ func TestTweaks(t *testing.T) {
 						sim.ResetRequests()
 						// on the bubble's clock, which takes no time: requests of a quiet source
 						// are counted
-						time.Sleep(20 * time.Minute)
+						time.Sleep(20 * time.Minute) // on the bubble's clock, see above
 						if n := len(sim.Requests()); n > c.most {
 							t.Errorf("%d requests in 20 quiet minutes", n)
 						}
@@ -81,7 +81,7 @@ func TestTweaks(t *testing.T) {
 						}
 						// on the bubble's clock, which takes no time: whatever an answer has set
 						// off has been asked by then
-						time.Sleep(2 * time.Minute)
+						time.Sleep(2 * time.Minute) // on the bubble's clock, see above
 						if age, ok := inf.State().Age(time.Now()); !ok || age > c.age {
 							t.Errorf("after a change elsewhere: confirmed %s ago, %s", age, inf.State())
 						}
@@ -150,7 +150,7 @@ func wakeTweaked(t *testing.T, sim *kubesim.Server, tweak func(*metav1.ListOptio
 		slices.Sort(want)
 		have := func() []string { return slices.Sorted(slices.Values(store.ListKeys())) }
 		// a lister gives no signal when it has a change
-		for end := time.Now().Add(time.Minute); !slices.Equal(have(), want); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); !slices.Equal(have(), want); time.Sleep(time.Millisecond) { // polls
 			if time.Now().After(end) {
 				t.Errorf("%s: %q, want %q", when, have(), want)
 				return

@@ -84,7 +84,7 @@ func TestBubbles(t *testing.T) {
 					expect(1, deletes...)
 					// on the bubble's clock, which takes no time: whatever waits for a timer has
 					// run before the next round
-					time.Sleep(time.Hour)
+					time.Sleep(time.Hour) // on the bubble's clock, see above
 				}
 				stop()
 				f.Shutdown()
@@ -118,7 +118,7 @@ func TestFakeWatcher(t *testing.T) {
 			for day := range 3 {
 				// on the bubble's clock, which takes no time: a quiet watch would have been given
 				// up by then
-				time.Sleep(24 * time.Hour)
+				time.Sleep(24 * time.Hour) // on the bubble's clock, see above
 				w.Add(bigPod(fmt.Sprint(day), ""))
 				synctest.Wait()
 				if n := len(inf.GetStore().List()); n != day+1 {

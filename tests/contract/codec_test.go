@@ -392,7 +392,7 @@ func init() {
 						resp.Header.Get("Location"))
 				}
 				// between two looks: the server gives no signal when it publishes a schema
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond) // between two looks, see above
 			}
 		}
 	}})

@@ -92,7 +92,7 @@ func (p *program) live() {
 			p.change(p.r)
 		}
 		// on the bubble's clock, which takes no time: some changes have come, others have not
-		time.Sleep(time.Duration(p.r.IntN(30)) * time.Millisecond)
+		time.Sleep(time.Duration(p.r.IntN(30)) * time.Millisecond) // on the bubble's clock, see above
 		p.stop()
 	} else if p.stop(); p.started && p.r.IntN(2) == 0 {
 		p.look("after the end")

@@ -60,7 +60,7 @@ func (p *program) atOnce() {
 		for range 5 + r.IntN(10) {
 			p.change(r)
 			// on the bubble's clock, which takes no time: changes come at random moments
-			time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond)
+			time.Sleep(time.Duration(r.IntN(40)) * time.Millisecond) // on the bubble's clock, see above
 		}
 	})
 	p.say("at once:")
@@ -74,7 +74,7 @@ func (p *program) atOnce() {
 			p.addHandler(nil)
 		}
 		// on the bubble's clock, which takes no time: steps fall between changes
-		time.Sleep(time.Duration(p.r.IntN(60)) * time.Millisecond)
+		time.Sleep(time.Duration(p.r.IntN(60)) * time.Millisecond) // on the bubble's clock, see above
 	}
 	changes.Wait()
 }
@@ -226,7 +226,7 @@ func (p *program) removeInformer() {
 		p.change(p.r)
 	}
 	// on the bubble's clock, which takes no time: the informer has synced or not
-	time.Sleep(time.Duration(p.r.IntN(100)) * time.Millisecond)
+	time.Sleep(time.Duration(p.r.IntN(100)) * time.Millisecond) // on the bubble's clock, see above
 	if slices.Contains(p.woken, u.kind.name) && p.r.IntN(3) > 0 {
 		p.addHandler(u.kind)
 	}

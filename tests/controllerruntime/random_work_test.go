@@ -206,7 +206,7 @@ func (w *worker) disturb() {
 		w.change(r)
 		if r.IntN(4) == 0 {
 			// on the bubble's clock, which takes no time: changes come at random moments
-			time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
+			time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond) // on the bubble's clock, see above
 		}
 	}
 	switch r.IntN(8) {
@@ -224,10 +224,10 @@ func (w *worker) disturb() {
 		w.sim.DropConnections()
 	case 3:
 		// on the bubble's clock, which takes no time: work is retried, or the link is back
-		time.Sleep(time.Duration(r.IntN(100)) * time.Second)
+		time.Sleep(time.Duration(r.IntN(100)) * time.Second) // on the bubble's clock, see above
 	}
 	// on the bubble's clock, which takes no time: work is done or under way
-	time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+	time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond) // on the bubble's clock, see above
 }
 
 func (w *worker) reconciler(c client.Client) reconcile.Func {
@@ -253,7 +253,7 @@ func (w *worker) reconciler(c client.Client) reconcile.Func {
 		case n < 6:
 			// on the bubble's clock, which takes no time: the work is slow, and does not look at
 			// ctx
-			time.Sleep(time.Duration(n) * time.Second)
+			time.Sleep(time.Duration(n) * time.Second) // on the bubble's clock, see above
 		case n == 6:
 			return reconcile.Result{RequeueAfter: time.Minute}, nil
 		}

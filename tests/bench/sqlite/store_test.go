@@ -144,7 +144,7 @@ func (w *world) equal(s *store) {
 	}
 	var file map[string]string
 	// between two looks: the program gives no signal
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // poll
 		file = w.file(s)
 		w.mu.Lock()
 		equal := maps.Equal(file, want) && maps.Equal(w.told, want)
