@@ -39,10 +39,11 @@ func TestThirdClusterBeforeTheList(t *testing.T) {
 		if !until(f.queue.HasSynced) {
 			t.Fatal("not synced")
 		}
-		f.recreate(1_000_000) // so that the next list waits a moment
-		after(30 * time.Second)
+		for range 6 { // so that the next list waits for half a minute
+			f.pace.ended()
+		}
 		f.recreate(2_000_000)
-		for f.store.Epoch() < 2 {
+		for f.store.Epoch() < 1 {
 			after(time.Millisecond)
 		}
 		if f.store.State().Synced {

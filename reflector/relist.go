@@ -16,13 +16,11 @@ import (
 func (s *Reflector) relistBeforeWatch(ctx context.Context, reason string) error {
 	switch reason {
 	case ReasonUnstored: // this reason has waits of its own
-	case ReasonUnconfirmed, ReasonAudit: // these have waited already, and the watch was open until then
-		s.pace.begin()
-		defer s.pace.ended()
 	default:
 		if err := s.pace.wait(ctx); err != nil {
 			return err
 		}
+		defer s.pace.ended()
 	}
 	return s.relist(ctx, reason)
 }
@@ -80,38 +78,26 @@ type pace struct {
 
 	mu      sync.Mutex
 	backoff wait.Backoff
-	last    time.Time     // of the last relist before a watch
+	last    time.Time     // when the last relist before a watch ended
 	next    time.Duration // how long the next one waits
 }
 
+// wait waits until a relist may begin.
 func (p *pace) wait(ctx context.Context) error {
-	if d := p.begin(); d > 0 {
+	if d := p.left(); d > 0 {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-p.clock.After(d):
 		}
 	}
-	p.ended()
 	return nil
-}
-
-// begin returns how long a relist that begins now has to wait. A relist that could be put
-// off has waited already.
-func (p *pace) begin() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.rested() {
-		p.backoff = newBackoff()
-		return 0
-	}
-	return p.next
 }
 
 // rested says whether the last relist was long ago. It needs mu.
 func (p *pace) rested() bool { return p.clock.Since(p.last) > backoffReset }
 
-// left is how long a relist that can wait has to wait after the last one.
+// left is how long a relist has to wait after the last one, zero or less if it need not.
 func (p *pace) left() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,6 +111,9 @@ func (p *pace) left() time.Duration {
 func (p *pace) ended() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.rested() {
+		p.backoff = newBackoff()
+	}
 	p.last, p.next = p.clock.Now(), p.backoff.Step()
 }
 

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
@@ -55,4 +56,29 @@ func TestExpiredWatchEvent(t *testing.T) {
 		}
 		f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Forms: 2, Bytes: 1100})
 	})
+}
+
+// TestPace: a relist waits for the backoff since the end of the last one, and no longer than
+// what is left of that.
+func TestPace(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	p := pace{clock: clk, backoff: newBackoff()}
+	if d := p.left(); d > 0 {
+		t.Errorf("the first one waits for %s", d)
+	}
+	for _, least := range []time.Duration{800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond} {
+		p.ended()
+		if d := p.left(); d < least || d > 2*least {
+			t.Errorf("the next one waits for %s, not for %s to %s", d, least, 2*least)
+		}
+		clk.Step(2 * least)
+		if err := p.wait(t.Context()); err != nil || p.left() > 0 {
+			t.Errorf("%s later it waits for %s more, %v", 2*least, p.left(), err)
+		}
+	}
+	clk.Step(backoffReset + 1)
+	p.ended()
+	if d := p.left(); d > 1600*time.Millisecond {
+		t.Errorf("after a rest the next one waits for %s", d)
+	}
 }
