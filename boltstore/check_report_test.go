@@ -118,7 +118,7 @@ func TestCheckReports(t *testing.T) {
 			s := claimTest(t, db, Claim{})
 			defer s.Release()
 			p := &testProducer{}
-			s.Attach(p)
+			s.Feed.Attach(p)
 			h, _ := claimHandler(t, s, "test")
 			if c.pending {
 				handled(t, h)

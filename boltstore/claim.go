@@ -100,7 +100,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	s.form.hideUnreadable()
 	db.commit.attach(s)
 	s.memory.begin()
-	claimed := &Claimed{&Store{s}}
+	claimed := newClaimed(&Store{s})
 	if err := claimed.AddIndexers(c.Indexers); err != nil {
 		s.release()
 		return nil, err
@@ -207,7 +207,7 @@ func (s *source) create(tx *bolt.Tx, fns cache.Indexers, lost bool) error {
 	if err != nil {
 		return err
 	}
-	m := (&sourceMeta{Source: s.name, TypeHash: s.form.typeHash}).clone()
+	m := (&sourceMeta{Source: s.name, formMeta: formMeta{TypeHash: s.form.typeHash}}).clone()
 	s.coder.setKind(m)
 	s.indices.complete(m, fns)
 	m.NoPlain = !lost && !fileNamesLost(tx) // otherwise plain handlers may know it
@@ -231,7 +231,7 @@ func (h *handle) makeSource(tx *bolt.Tx, id string) (sourceTx, error) {
 // accepts no more until they are committed, or something waits for them. Attach waits for a
 // write by the program that is being committed, and refuses those that wait: from then on
 // only the producer writes.
-func (s *Claimed) Attach(p Producer) (wake func(urgent bool)) {
+func (s Feed) Attach(p Producer) (wake func(urgent bool)) {
 	s.mu.Lock()
 	s.writer.producer = p
 	s.mu.Unlock()
@@ -258,14 +258,14 @@ func (s *source) wake(urgent bool) {
 }
 
 // Flush asks the committer to write all pending changes and bookmarks now.
-func (s *Claimed) Flush() { signal(s.db.commit.flush) }
+func (s Feed) Flush() { signal(s.db.commit.flush) }
 
 // Closed is closed once the file is closed: nothing more is committed.
-func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
+func (s Feed) Closed() <-chan struct{} { return s.db.commit.ended }
 
 // Ended is closed once Release is called: changes that are not committed by then never
 // are.
-func (s *Claimed) Ended() <-chan struct{} { return s.life.ended }
+func (s Feed) Ended() <-chan struct{} { return s.life.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
 // claimed again. Release writes the told mark, acknowledgements, what NoteFacts and

@@ -51,7 +51,7 @@ func shownKind(obj runtime.Object) (gvk schema.GroupVersionKind) {
 // ShowsKind notes the kind of an object of the server's, before a transform changes it,
 // unless the claim gives the source's. A custom resource that is defined again may have
 // another kind. The next commit writes it.
-func (s *Claimed) ShowsKind(obj any) { s.coder.showsKind(obj) }
+func (s Feed) ShowsKind(obj any) { s.coder.showsKind(obj) }
 
 func (cd *coder) showsKind(obj any) {
 	ro, ok := obj.(runtime.Object)

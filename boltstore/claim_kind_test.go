@@ -118,7 +118,7 @@ func TestKindIsLearned(t *testing.T) {
 	t.Run("transformed", func(t *testing.T) { // the source is what was asked for
 		db := openTest(t, testPath(t), Options{})
 		s := claimTest(t, db, Claim{Source: widgets, Example: &unstructured.Unstructured{}})
-		s.ExpectProducer()
+		s.Feed.ExpectProducer()
 		other := func(obj runtime.Object) (runtime.Object, error) {
 			obj.(*unstructured.Unstructured).SetKind("Other")
 			return obj, nil

@@ -58,7 +58,7 @@ func TestScopeOfANewSource(t *testing.T) {
 			must(t, s.Delete(configMap("ns", "own", 1, nil)))
 		},
 		"server": func(t *testing.T, s *Claimed) {
-			must(t, s.WriteFacts(func(f *listing.Facts) { f.Server.Address = "s" }))
+			must(t, s.Upstream.WriteFacts(func(f *listing.Facts) { f.Server.Address = "s" }))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,7 @@ func TestForeignTypesAreTried(t *testing.T) {
 	counted := &decoding{Codec: s.coder.codec}
 	s.coder.codec = counted
 	prepare := func(n int, password string) error {
-		_, err := s.Prepare(cache.Added, accountOf(n, password))
+		_, err := s.Feed.Prepare(cache.Added, accountOf(n, password))
 		return err
 	}
 	for n := range trialObjects - 1 {
@@ -79,7 +79,7 @@ func TestForeignTypesAreTried(t *testing.T) {
 	if err := prepare(0, "secret"); !errors.Is(err, codec.ErrUnsupported) {
 		t.Error(err)
 	}
-	if _, err := s.Prepare(cache.Deleted, accountOf(0, "secret")); err != nil {
+	if _, err := s.Feed.Prepare(cache.Deleted, accountOf(0, "secret")); err != nil {
 		t.Errorf("a delete is refused: %v", err)
 	}
 	if err := s.Add(accountOf(0, "secret")); !errors.Is(err, codec.ErrUnsupported) {
@@ -114,7 +114,7 @@ func TestTrialOfForeignTypesEnds(t *testing.T) {
 		counted := &decoding{Codec: s.coder.codec}
 		s.coder.codec = counted
 		for n := range 3 * trialObjects {
-			if _, err := s.Prepare(cache.Added, tc.obj(n)); err != nil {
+			if _, err := s.Feed.Prepare(cache.Added, tc.obj(n)); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}

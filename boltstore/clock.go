@@ -136,7 +136,7 @@ func (d *device) agrees() bool {
 
 // ServerTime notes the present time as a server states it. If the device's clock agrees,
 // it counts as right until it is set.
-func (s *Claimed) ServerTime(t time.Time) { s.db.device.serverTime(t) }
+func (s Upstream) ServerTime(t time.Time) { s.db.device.serverTime(t) }
 
 func (d *device) serverTime(t time.Time) {
 	now := d.moment()
@@ -152,12 +152,12 @@ func (d *device) serverTime(t time.Time) {
 // time.Time computes differences, does not contain sleep. Nor does it contain the time for
 // which a virtual machine was stopped. Slept contains that, too, as far as it was in this
 // life, once the clock is known to be right again.
-func (s *Claimed) Slept() time.Duration { return s.db.device.slept() }
+func (s Upstream) Slept() time.Duration { return s.db.device.slept() }
 
 // Sleeping returns a function that says by how much Slept has grown since. A stop that has
 // become known meanwhile does not count if the clock was already set after it: that was
 // before.
-func (s *Claimed) Sleeping() (slept func() time.Duration) { return s.db.device.sleeping() }
+func (s Upstream) Sleeping() (slept func() time.Duration) { return s.db.device.sleeping() }
 
 func (d *device) sleeping() func() time.Duration {
 	began, before := d.moment(), d.slept()

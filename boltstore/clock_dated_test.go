@@ -25,7 +25,7 @@ func (a *aged) life(registered bool, fn func(db *DB, add func(), s *Claimed)) {
 	db := openTest(a.t, a.path, a.o)
 	s := claimTest(a.t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	if registered {
 		h, _ := claimHandler(a.t, s, "durable")
 		handled(a.t, h)

@@ -82,9 +82,9 @@ func TestAgeAfterAStop(t *testing.T) {
 	relist(t, s, "9", RelistOptions{}, []runtime.Object{configMap("a", "one", 1, nil)}, 10)
 	var at time.Time
 	var slept time.Duration
-	confirm := func() { at, slept = c.Now(), s.Slept() }
+	confirm := func() { at, slept = c.Now(), s.Upstream.Slept() }
 	// as fifo.Queue.Age
-	s.SetFreshness(nil, nil, func() (time.Duration, bool) { return c.Now().Sub(at) + s.Slept() - slept, true })
+	s.SetFreshness(nil, nil, func() (time.Duration, bool) { return c.Now().Sub(at) + s.Upstream.Slept() - slept, true })
 	is := func(when string, want time.Duration) {
 		t.Helper()
 		view, err := db.View(configMaps)

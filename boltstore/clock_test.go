@@ -104,16 +104,16 @@ func TestJumpedClock(t *testing.T) {
 	add := func(s *Claimed, rv int) {
 		t.Helper()
 		p := &testProducer{}
-		s.Attach(p)
+		s.Feed.Attach(p)
 		p.add(t, s, configMap("ns", "a", rv, nil))
 		p.wait(t)
-		s.SetTold(s.State().Seq)
+		s.Delivery.SetTold(s.State().Seq)
 		p.add(t, s, configMap("ns", "b", rv, nil))
 		p.wait(t)
 	}
 	oldest := func(s *Claimed) uint64 {
 		t.Helper()
-		es, err := s.ReadJournal(0)
+		es, err := s.Feed.ReadJournal(0)
 		if err != nil || len(es) == 0 {
 			t.Fatal("nothing is journaled", err)
 		}
@@ -184,7 +184,7 @@ func TestFirstListAcrossBoots(t *testing.T) {
 				t.Fatal(err)
 			}
 			onError := func(_ runtime.Object, err error) { t.Error(err) }
-			r, err := s.BeginRelist(RelistOptions{TakeUp: true, OnError: onError})
+			r, err := s.Upstream.BeginRelist(RelistOptions{TakeUp: true, OnError: onError})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,7 +201,7 @@ func TestFirstListAcrossBoots(t *testing.T) {
 			if s, err = db.Claim(Claim{Source: src, Example: &corev1.ConfigMap{}}); err != nil {
 				t.Fatal(err)
 			}
-			if r, err = s.BeginRelist(RelistOptions{TakeUp: true, OnError: onError}); err != nil {
+			if r, err = s.Upstream.BeginRelist(RelistOptions{TakeUp: true, OnError: onError}); err != nil {
 				t.Fatal(err)
 			}
 			at, ok := r.TakenUp()

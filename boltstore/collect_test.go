@@ -74,7 +74,7 @@ func TestClaimedIsFlushed(t *testing.T) {
 			db := openTest(t, testPath(t), Options{Clock: clk})
 			s := claimTest(t, db, Claim{})
 			if p != nil {
-				s.Attach(p)
+				s.Feed.Attach(p)
 			}
 			clk.Step(time.Hour)
 			eventually(t, "noted", func() bool {
@@ -127,7 +127,7 @@ func TestCollects(t *testing.T) {
 			}
 		}
 		if ns == "c" {
-			must(t, s.Empty())
+			must(t, s.Upstream.Empty())
 		}
 	}
 	closeTest(t, db)

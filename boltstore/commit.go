@@ -36,7 +36,7 @@ type Batch struct {
 
 	local    bool       // the program's own
 	replaces bool       // the objects at all other keys go
-	mends    bool       // see Claimed.Mend
+	mends    bool       // see Filled.Mend
 	list     *listBatch // the batch is a part of a relist, nil: it is not
 	seen     *string    // LastStoreSyncResourceVersion after this batch; nil leaves it
 }

@@ -73,7 +73,7 @@ func TestCloseBesideEndlessEvents(t *testing.T) {
 		src := configMaps
 		src.Namespace = fmt.Sprint("ns", i)
 		last = claimTest(t, db, Claim{Source: src})
-		last.Attach(&endless{t: t, s: last})
+		last.Feed.Attach(&endless{t: t, s: last})
 		last.wake(true)
 	}
 	eventually(t, "events are committed", func() bool { return last.State().Seq > 0 })

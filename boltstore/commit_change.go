@@ -15,7 +15,7 @@ import (
 	"github.com/kubewake/kubewake/internal/objmeta"
 )
 
-// Change is one change to a source, made ready to be stored by [Claimed.Prepare]. The
+// Change is one change to a source, made ready to be stored by [Feed.Prepare]. The
 // user's functions have been called.
 type Change struct {
 	typ     cache.DeltaType // Added (or updated), or Deleted
@@ -68,7 +68,7 @@ const smallObject = 1500
 // cache.Deleted or any other delta type that carries an object. The caller must not
 // modify the object afterwards. An error says why this object cannot be stored. An
 // object whose index function fails is stored without values in that index.
-func (s *Claimed) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
+func (s Feed) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
 	c, err := s.writer.identify(typ, obj)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *Claimed) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
 
 // PrepareGone is Prepare for the delete of an object whose final state cannot be stored.
 // The change keeps the version and UID of obj: it removes nothing newer.
-func (s *Claimed) PrepareGone(obj any) (*Change, error) { return s.writer.prepare(cache.Deleted, obj) }
+func (s Feed) PrepareGone(obj any) (*Change, error) { return s.writer.prepare(cache.Deleted, obj) }
 
 // prepareAt is Prepare for a key that is given.
 func (w *writer) prepareAt(typ cache.DeltaType, key string, obj any) (*Change, error) {

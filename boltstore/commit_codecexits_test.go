@@ -53,7 +53,7 @@ func exitChecks(t *testing.T, calls map[string]func() error) {
 // refusedIn lists the objects, and returns the error of one that could not be stored.
 func refusedIn(t *testing.T, s *Claimed, objs ...apiruntime.Object) (refused error) {
 	t.Helper()
-	r, err := s.BeginRelist(RelistOptions{OnError: func(_ apiruntime.Object, err error) { refused = err }})
+	r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ apiruntime.Object, err error) { refused = err }})
 	must(t, err)
 	must(t, r.Page(objs))
 	_, err = r.Commit("9", time.Now())
@@ -65,7 +65,7 @@ func refusedIn(t *testing.T, s *Claimed, objs ...apiruntime.Object) (refused err
 // it in a list.
 func writesOf(t *testing.T, s *Claimed, good, bad *corev1.ConfigMap) map[string]func() error {
 	return map[string]func() error{
-		"prepare": func() error { _, err := s.Prepare(cache.Added, bad); return err },
+		"prepare": func() error { _, err := s.Feed.Prepare(cache.Added, bad); return err },
 		"write":   func() error { return s.Add(bad) },
 		"list":    func() error { return refusedIn(t, s, good, bad) },
 	}
@@ -88,7 +88,7 @@ func TestCodecThatExits(t *testing.T) {
 	db = openTest(t, path, o)
 	s = claimTest(t, db, Claim{Codec: leaving{Codec: c, reads: true}})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.add(t, s, good, bad)
 	p.wait(t)
 	closeTest(t, db)

@@ -31,12 +31,12 @@ func TestCodecPanics(t *testing.T) {
 	must(t, err)
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{Codec: panicky{c}})
-	if _, err := s.Prepare(cache.Added, configMap("ns", "bad", 1, nil)); err == nil ||
+	if _, err := s.Feed.Prepare(cache.Added, configMap("ns", "bad", 1, nil)); err == nil ||
 		!strings.Contains(err.Error(), `encode "ns/bad": the codec panicked: not this one`) {
 		t.Error(err)
 	}
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	good := configMap("ns", "good", 2, nil)
 	p.add(t, s, good)
 	p.wait(t)
@@ -65,7 +65,7 @@ func TestCodecPanicsOnReading(t *testing.T) {
 	db := openTest(t, path, o)
 	s := claimTest(t, db, Claim{Codec: badlyRead{c}})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.add(t, s, configMap("ns", "good", 1, nil), configMap("ns", "bad", 2, map[string]string{"words": "bad"}))
 	p.wait(t)
 	closeTest(t, db)

@@ -18,14 +18,14 @@ func TestFailuresOfAnEndedSource(t *testing.T) {
 			clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 			db := openTest(t, testPath(t), Options{Clock: clk})
 			s, p := claimTest(t, db, Claim{}), &testProducer{}
-			s.Attach(p)
+			s.Feed.Attach(p)
 			if how == "beside another" {
 				src := s.name
 				src.Namespace = "other"
 				claimTest(t, db, Claim{Source: src})
 			}
 			db.h.setHook(func(*bolt.Tx) error { return errRefused })
-			c, err := s.Prepare(cache.Added, configMap("ns", "a", 1, nil))
+			c, err := s.Feed.Prepare(cache.Added, configMap("ns", "a", 1, nil))
 			must(t, err)
 			p.put(&Batch{Changes: []*Change{c}, ResourceVersion: "1"})
 			s.wake(true)

@@ -35,7 +35,7 @@ func (p *endless) Take(most int, _ bool) (*Batch, bool) {
 	b := &Batch{}
 	for b.size() < most {
 		p.n++
-		c, err := p.s.Prepare(cache.Updated,
+		c, err := p.s.Feed.Prepare(cache.Updated,
 			configMap("a", "busy", p.n, map[string]string{"k": strings.Repeat("x", 4<<10)}))
 		if err != nil {
 			p.t.Error(err)
@@ -67,10 +67,10 @@ func TestFairBetweenSources(t *testing.T) {
 		src := configMaps
 		src.Namespace = fmt.Sprint("ns", i)
 		s, p := claimTest(t, db, Claim{Source: src}), &testProducer{}
-		s.Attach(p)
+		s.Feed.Attach(p)
 		others, producers = append(others, s), append(producers, p)
 	}
-	busy.Attach(e)
+	busy.Feed.Attach(e)
 	busy.wake(false)
 	for rv := range 20 {
 		for i, s := range others {
@@ -91,8 +91,8 @@ func TestFailingSourceAlone(t *testing.T) {
 	good.Namespace = "ns"
 	other := claimTest(t, db, Claim{Source: good})
 	p, q := &testProducer{}, &testProducer{}
-	bad.Attach(p)
-	other.Attach(q)
+	bad.Feed.Attach(p)
+	other.Feed.Attach(q)
 	p.add(t, bad, configMap("a", "one", 1, nil))
 	p.wait(t)
 	in := func(fn func(src, away *bolt.Bucket) error) {
@@ -138,7 +138,7 @@ func TestReadsDuringCommit(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	claimHandler(t, s, "test")
 	p.add(t, s, configMap("a", "one", 1, map[string]string{"words": "w"}))
 	p.wait(t)
@@ -166,15 +166,15 @@ func TestReadsDuringCommit(t *testing.T) {
 		try(err)
 		_, err = s.IndexKeys("words", "w")
 		try(err)
-		_, err = s.ReadJournal(1)
+		_, err = s.Feed.ReadJournal(1)
 		try(err)
 		_, err = s.Handlers()
 		try(err)
 		_, err = db.States()
 		try(err)
-		_, err = s.Prepare(cache.Added, configMap("a", "three", 3, nil))
+		_, err = s.Feed.Prepare(cache.Added, configMap("a", "three", 3, nil))
 		try(err)
-		s.SetTold(1)
+		s.Delivery.SetTold(1)
 		s.State()
 		s.LastStoreSyncResourceVersion()
 		if s.Err() != nil || db.Err() != nil || db.Size() == 0 || len(s.ListKeys()) != 1 ||
@@ -225,9 +225,9 @@ func TestBookmarkInterval(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := &lazyProducer{}
-			s.Attach(p)
+			s.Feed.Attach(p)
 			if marked {
-				s.SetTold(1)
+				s.Delivery.SetTold(1)
 			}
 			minutes := 0
 			for ; p.written.Load() == 0 && minutes < 20; minutes++ {

@@ -57,11 +57,11 @@ func TestIdleSourcesTakeNoShare(t *testing.T) {
 					busy = s
 					continue
 				}
-				s.Attach(idle{})
+				s.Feed.Attach(idle{})
 			}
 			p := &queued{done: make(chan struct{})}
 			for i := range 100 {
-				c, err := busy.Prepare(cache.Added,
+				c, err := busy.Feed.Prepare(cache.Added,
 					configMap("a", fmt.Sprint("o", i), i+1, map[string]string{"k": strings.Repeat("x", 4<<10)}))
 				if err != nil {
 					t.Fatal(err)
@@ -70,7 +70,7 @@ func TestIdleSourcesTakeNoShare(t *testing.T) {
 			}
 			p.left = len(p.changes)
 			before := transactions(t, db)
-			busy.Attach(p)
+			busy.Feed.Attach(p)
 			busy.wake(false)
 			<-p.done
 			if n := transactions(t, db) - before; n > 2 {
@@ -112,7 +112,7 @@ func TestBookmarksShareCommits(t *testing.T) {
 		for i := range 40 {
 			s := claimTest(t, db, Claim{Source: inNamespace(fmt.Sprint("ns", i))})
 			p := &bookmarked{every: 5 * time.Hour, last: time.Now().Add(-time.Duration(i) * 437 * time.Second)}
-			s.Attach(p)
+			s.Feed.Attach(p)
 			all, producers = append(all, s), append(producers, p)
 		}
 		before := db.Stats().Transactions.Count()

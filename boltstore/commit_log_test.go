@@ -34,7 +34,7 @@ func TestAsksOfAHangingLog(t *testing.T) {
 	db = openTest(t, testPath(t), Options{Window: time.Millisecond, Logger: &log})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	var full atomic.Int64
 	full.Store(2)
 	db.h.writeMu.Lock()

@@ -43,7 +43,7 @@ func TestMaxSize(t *testing.T) {
 		return 0
 	}
 	n := fill(0)
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.add(t, s, sized(n, 1000)) // one like the others may fit after all, as pages come free
 	owed := func() bool {       // it has been tried: Err is not nil before, of the write that did not fit
 		db.commit.mu.Lock()
@@ -83,7 +83,7 @@ func TestMaxSize(t *testing.T) {
 	}
 	same()
 	p = &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.add(t, s, sized(n, 1000)) // fetched again
 	p.wait(t)
 	if got := s.List(); len(got) != n+1 || s.LastStoreSyncResourceVersion() != fmt.Sprint(n+1) {

@@ -25,7 +25,7 @@ func TestSyncFails(t *testing.T) {
 	must(t, err)
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.add(t, s, configMap("a", "one", 1, nil)) // the file grows, and has room for the next change
 	p.wait(t)
 	disk.bad(t, path, aSync)

@@ -20,7 +20,7 @@ func (p *testProducer) add(t *testing.T, s *Claimed, objs ...*corev1.ConfigMap) 
 	t.Helper()
 	b := &Batch{}
 	for _, o := range objs {
-		c, err := s.Prepare(cache.Added, o)
+		c, err := s.Feed.Prepare(cache.Added, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestFailedCommitIsRetried(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.add(t, s, configMap("a", "one", 1, nil))
 	p.wait(t)
 	var failing atomic.Bool
@@ -80,8 +80,8 @@ func TestIndexAddedDuringChange(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
-	c, err := s.Prepare(cache.Added, configMap("a", "before", 1, map[string]string{"words": "w"}))
+	s.Feed.Attach(p)
+	c, err := s.Feed.Prepare(cache.Added, configMap("a", "before", 1, map[string]string{"words": "w"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestLeadingEdge(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Hour, FlushInterval: 24 * time.Hour, Clock: clk})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.add(t, s, configMap("a", "one", 1, nil))
 	p.wait(t)
 	for i := range 5 {
@@ -145,7 +145,7 @@ func TestSourcesShareCommits(t *testing.T) {
 		src.Namespace = fmt.Sprint("ns", i)
 		s := claimTest(t, db, Claim{Source: src})
 		p := &testProducer{}
-		s.Attach(p)
+		s.Feed.Attach(p)
 		stores, producers = append(stores, s), append(producers, p)
 	}
 	producers[0].add(t, stores[0], configMap("a", "first", 1, nil))
@@ -175,7 +175,7 @@ func TestJournalRetention(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, JournalBytes: 1})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	add := func(i int) {
 		p.add(t, s, configMap("a", fmt.Sprint(i), i, nil))
 		p.wait(t)
@@ -186,7 +186,7 @@ func TestJournalRetention(t *testing.T) {
 	if got := journalFrom(t, s, 1); len(got) != 20 {
 		t.Fatalf("%d entries kept of 20 that nobody was told of", len(got))
 	}
-	s.SetTold(15)
+	s.Delivery.SetTold(15)
 	for i := range 5 {
 		add(i + 21)
 	}

@@ -37,8 +37,8 @@ func TestMarksRideOnTheWindow(t *testing.T) {
 	other.Namespace = "ns"
 	idle := claimTest(t, db, Claim{Source: other})
 	p, q := &testProducer{}, &testProducer{}
-	busy.Attach(p)
-	idle.Attach(q)
+	busy.Feed.Attach(p)
+	idle.Feed.Attach(q)
 	q.add(t, idle, configMap("ns", "o", 1, nil))
 	q.wait(t)
 	waiters := func(n int) {
@@ -54,7 +54,7 @@ func TestMarksRideOnTheWindow(t *testing.T) {
 	for i := range 5 {
 		p.add(t, busy, configMap("a", "o", i+1, nil))
 		waiters(2) // the window, and the flush
-		idle.SetTold(1)
+		idle.Delivery.SetTold(1)
 		clk.Step(time.Minute)
 		p.wait(t)
 		waiters(1)
@@ -72,7 +72,7 @@ func TestMarksRideOnTheWindow(t *testing.T) {
 func TestRetryInAWindow(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Hour})
 	s, p := claimTest(t, db, Claim{}), &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	failures := 3
 	db.h.setHook(func(*bolt.Tx) error {
 		if failures--; failures < 0 {
@@ -130,7 +130,7 @@ func TestWindowAfterCommit(t *testing.T) {
 		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 		db := openTest(t, testPath(t), Options{Window: 20 * time.Millisecond, FlushInterval: time.Hour, Clock: clk})
 		s, p := claimTest(t, db, Claim{}), &testProducer{}
-		s.Attach(p)
+		s.Feed.Attach(p)
 		db.h.setHook(func(*bolt.Tx) error { clk.Step(15 * time.Millisecond); return nil })
 		p.add(t, s, configMap("a", "first", 1, map[string]string{"data": strings.Repeat("x", size)}))
 		p.wait(t)
@@ -162,7 +162,7 @@ func TestIdleBetweenFlushes(t *testing.T) {
 	for _, d := range []time.Duration{-1, 1} {
 		db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: d})
 		s, p := claimTest(t, db, Claim{}), &askedProducer{}
-		s.Attach(p)
+		s.Feed.Attach(p)
 		began := time.Now()
 		for i := range 20 {
 			p.add(t, s, configMap("a", "o", i+1, nil))

@@ -159,7 +159,7 @@ func readWhole(path string, o Options) (word string, objs []string) {
 	}
 	for seq := uint64(1); err == nil; {
 		var es []*Entry
-		if es, err = s.ReadJournal(seq); len(es) == 0 {
+		if es, err = s.Feed.ReadJournal(seq); len(es) == 0 {
 			break
 		}
 		seq = es[len(es)-1].Seq + 1
@@ -175,7 +175,7 @@ func readWhole(path string, o Options) (word string, objs []string) {
 		}
 	}
 	for at := []byte(nil); ; {
-		p, shownErr := s.ServerPage(at, 100)
+		p, shownErr := s.Delivery.ServerPage(at, 100)
 		bad = bad || shownErr != nil
 		for _, o := range p.Objects {
 			if o != nil { // otherwise it is damaged, and the source says so

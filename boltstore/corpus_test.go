@@ -39,7 +39,7 @@ func makeCorpus(t *testing.T, o Options) corpus {
 	}
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	srv := server{}
 	set := func(i, rv int) {
 		srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), rv,

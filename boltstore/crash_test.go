@@ -101,7 +101,7 @@ func readSmall(t *testing.T, db *DB) string {
 		for _, o := range objs {
 			lines = append(lines, fmt.Sprint(o))
 		}
-		p, err := (&Claimed{s}).ServerPage(nil, 1000)
+		p, err := newClaimed(s).Delivery.ServerPage(nil, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func readSmall(t *testing.T, db *DB) string {
 			lines = append(lines, "noted "+note)
 		}
 		slices.Sort(lines) // the order is that of the keys
-		for _, e := range journalFrom(t, &Claimed{s}, 1) {
+		for _, e := range journalFrom(t, newClaimed(s), 1) {
 			lines = append(lines, fmt.Sprint(e.Seq, e.Type, e.Key))
 		}
 		hs, err := s.Handlers()

@@ -50,7 +50,7 @@ func TestMarkedAndDamaged(t *testing.T) {
 	h, _ := claimHandler(t, s, "d")
 	handled(t, h)
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	older, err := os.ReadFile(path)
 	must(t, err)
 	event(t, s, p, cache.Added, configMap("other", "b", 11, nil), nil)

@@ -27,7 +27,7 @@ func TestLostSource(t *testing.T) {
 			}
 			relist(t, s, "500", RelistOptions{}, srv.list(), 50)
 			p := &testProducer{}
-			s.Attach(p)
+			s.Feed.Attach(p)
 			must(t, db.h.update(func(tx *bolt.Tx) error {
 				return layout.Drop(tx.Bucket(layout.BucketSources), []byte(s.id))
 			}, nil))
@@ -48,7 +48,7 @@ func TestLostSource(t *testing.T) {
 			killed(t, db)
 			db = openTest(t, db.path, o)
 			s = claimTest(t, db, Claim{})
-			if !s.AwaitsPlain() {
+			if !s.Delivery.AwaitsPlain() {
 				t.Error("the source counts as new")
 			}
 			srv.set(obj)
@@ -64,7 +64,7 @@ func TestLostSource(t *testing.T) {
 // relistFails lists, and meets damage.
 func relistFails(t *testing.T, s *Claimed, objs []runtime.Object) {
 	t.Helper()
-	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	if err == nil {
 		err = r.Page(objs)
 	}

@@ -25,7 +25,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 			db := openTest(t, path, Options{Window: time.Nanosecond, ObjectMemory: -1})
 			s, srv := listed400(t, db)
 			p := &testProducer{}
-			s.Attach(p)
+			s.Feed.Attach(p)
 			p.add(t, s, configMap("ns", "before", 501, nil))
 			p.wait(t)
 			leaves := itemPages(t, db)
@@ -38,7 +38,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 				t.Fatal("the damage was not noticed", err)
 			}
 			nothingIsWritten(t, db, s)
-			for _, signal := range []<-chan struct{}{moved, s.Damaged()} {
+			for _, signal := range []<-chan struct{}{moved, s.Upstream.Damaged()} {
 				select {
 				case <-signal:
 				default:
@@ -100,9 +100,9 @@ func nothingIsWritten(t *testing.T, db *DB, s *Claimed) {
 	}
 	says("Err", db.Err())
 	says("a write", db.h.update(func(*bolt.Tx) error { t.Error("it writes"); return nil }, nil))
-	_, err := s.BeginRelist(RelistOptions{})
+	_, err := s.Upstream.BeginRelist(RelistOptions{})
 	says("a relist", err)
-	_, err = s.ClaimHandler("late", func(HandlerChange) {})
+	_, err = s.Delivery.Claim("late", func(HandlerChange) {})
 	says("a handler", err)
 	if all := db.AsidePaths(); len(all) > 0 {
 		t.Error("set aside while it is open:", all)

@@ -66,8 +66,8 @@ func TestNothingIsWrittenOnceClosed(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{Durability: DurabilityProcess})
 	s := claimTest(t, db, Claim{})
-	s.Attach(&testProducer{})
-	r, err := s.BeginRelist(RelistOptions{OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
+	s.Feed.Attach(&testProducer{})
+	r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

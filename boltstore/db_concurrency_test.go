@@ -54,13 +54,14 @@ func TestReleasedStoreDoesNotWrite(t *testing.T) {
 	if err := h.Release(); err != nil {
 		t.Error(err)
 	}
-	if err := before.RemoveHandler("test"); !errors.Is(err, ErrClosed) {
+	if err := before.Delivery.Remove("test"); !errors.Is(err, ErrClosed) {
 		t.Errorf("remove a handler: %v", err)
 	}
-	if err := before.WriteFacts(func(f *listing.Facts) { f.Server.Address = "other" }); !errors.Is(err, ErrClosed) {
+	err := before.Upstream.WriteFacts(func(f *listing.Facts) { f.Server.Address = "other" })
+	if !errors.Is(err, ErrClosed) {
 		t.Errorf("write the facts: %v", err)
 	}
-	if err := before.Empty(); !errors.Is(err, ErrClosed) {
+	if err := before.Upstream.Empty(); !errors.Is(err, ErrClosed) {
 		t.Errorf("set aside: %v", err)
 	}
 	if err := before.AddIndexers(cache.Indexers{"more": indexers["words"]}); !errors.Is(err, ErrClosed) {

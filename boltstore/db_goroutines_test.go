@@ -34,7 +34,7 @@ func TestGoroutines(t *testing.T) {
 				}
 				relist(t, s, "500", RelistOptions{}, srv.list(), 50)
 				p := &testProducer{}
-				s.Attach(p)
+				s.Feed.Attach(p)
 				p.add(t, s, configMap("ns", "one", 501, nil))
 				p.wait(t)
 				if len(leaktest.Ours(before)) == 0 {

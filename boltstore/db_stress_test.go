@@ -26,7 +26,8 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 	db := openTest(t, testPath(t),
 		Options{Window: time.Nanosecond, FlushInterval: time.Millisecond, Compression: CompressionZstd,
 			Keyset:       sealtest.Keyset(),
-			JournalBytes: 20_000, maxCommitBytes: 60_000, Durability: DurabilityProcess, compactRatio: -1, keepCorrupt: 1})
+			JournalBytes: 20_000, maxCommitBytes: 60_000, Durability: DurabilityProcess, compactRatio: -1,
+			keepCorrupt: 1})
 	s := claimTest(t, db, podClaim())
 	const stay = 150
 	p := &testProducer{}
@@ -36,7 +37,7 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 		l.objs[keyOfObject(o)] = o.(*corev1.Pod)
 	}
 	relist(t, s, "10000", RelistOptions{}, l.list(), 100)
-	s.Attach(p)
+	s.Feed.Attach(p)
 	h, heard := claimHandler(t, s, "test")
 	l.known = map[string]string{}
 
@@ -236,7 +237,7 @@ func (l *load) fullList(rnd *rand.Rand) error {
 }
 
 func (l *load) relist() error {
-	r, err := l.s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { l.t.Error(err) }})
+	r, err := l.s.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { l.t.Error(err) }})
 	if err != nil {
 		return err
 	}
@@ -262,7 +263,7 @@ func (l *load) batch(rnd *rand.Rand) error {
 		} else {
 			l.objs[keyOfObject(o)] = o
 		}
-		c, err := l.s.Prepare(typ, o)
+		c, err := l.s.Feed.Prepare(typ, o)
 		if err != nil {
 			return err
 		}
@@ -278,6 +279,6 @@ func (l *load) batch(rnd *rand.Rand) error {
 			return errors.New("not committed")
 		}
 	}
-	l.s.SetTold(l.s.State().Seq)
+	l.s.Delivery.SetTold(l.s.State().Seq)
 	return nil
 }

@@ -45,7 +45,7 @@ func BenchmarkSeal(b *testing.B) {
 			b.Fatal(err)
 		}
 		p := &testProducer{done: make(chan struct{}, 1000)}
-		s.Attach(p)
+		s.Feed.Attach(p)
 		rv := 1
 		b.Run("commit100/"+mode, func(b *testing.B) {
 			b.ReportMetric(float64(st.Size())/n, "file-bytes/object")
@@ -55,7 +55,7 @@ func BenchmarkSeal(b *testing.B) {
 					rv++
 					pod := *pods[rv%n]
 					pod.ResourceVersion = fmt.Sprint(rv)
-					c, err := s.Prepare(cache.Updated, &pod)
+					c, err := s.Feed.Prepare(cache.Updated, &pod)
 					if err != nil {
 						b.Fatal(i, err)
 					}

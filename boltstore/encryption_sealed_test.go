@@ -83,7 +83,7 @@ func sealedFile(t *testing.T) (*DB, map[string]*corev1.ConfigMap) {
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	want := map[string]*corev1.ConfigMap{}
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	for i := range 8 {
 		o := configMap("ns", fmt.Sprint("cm", i), i+1,
 			map[string]string{"words": "a,b", "long": strings.Repeat("x", 600*(i%2))})
@@ -125,7 +125,7 @@ func readSealed(t *testing.T, db *DB, want map[string]*corev1.ConfigMap) (notice
 	}
 	check(one, nil)
 	for seq := uint64(1); seq <= 8; {
-		entries, err := (&Claimed{s}).ReadJournal(seq)
+		entries, err := newClaimed(s).Feed.ReadJournal(seq)
 		noticed = noticed || err != nil || len(entries) == 0
 		if err != nil || len(entries) == 0 {
 			break

@@ -101,11 +101,11 @@ func fillCluster(t testing.TB, path string, o Options, pods int) needles {
 		n.add(p.Spec.Containers[0].Image, p.Status.PodIP)
 		objs = append(objs, p)
 	}
-	s.NoteFacts(func(f *listing.Facts) {
+	s.Upstream.NoteFacts(func(f *listing.Facts) {
 		f.Server = listing.Server{ClusterUID: "the-clusters-own-uid", Address: "https://server.of.the.cluster:6443"}
 	})
 	list := func(objs []runtime.Object, rv string) {
-		r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+		r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 		if err == nil {
 			err = r.Page(objs)
 		}
@@ -119,13 +119,13 @@ func fillCluster(t testing.TB, path string, o Options, pods int) needles {
 	list(objs, "5000")
 	n.add("the-clusters-own-uid", "server.of.the.cluster")
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	b := &Batch{ResourceVersion: "5003"}
 	for i, typ := range []cache.DeltaType{cache.Deleted, cache.Updated, cache.Deleted} {
 		pod := objs[i].(*corev1.Pod).DeepCopy()
 		pod.ResourceVersion = fmt.Sprint(5001 + i)
 		pod.Annotations["changed"] = "an annotation of the journal's"
-		c, err := s.Prepare(typ, pod)
+		c, err := s.Feed.Prepare(typ, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func fillCluster(t testing.TB, path string, o Options, pods int) needles {
 	case <-time.After(time.Minute):
 		t.Fatal("not committed")
 	}
-	s.SetTold(2)
+	s.Delivery.SetTold(2)
 	list(objs[10:], "6000")
 
 	secret := &corev1.Secret{
@@ -157,7 +157,7 @@ func fillCluster(t testing.TB, path string, o Options, pods int) needles {
 	}
 	old := claimTest(t, db, Claim{})
 	theirs := configMap("other-cluster-namespace", "other-cluster-object", 1, nil)
-	if err := errors.Join(old.Add(theirs), old.Empty()); err != nil {
+	if err := errors.Join(old.Add(theirs), old.Upstream.Empty()); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []*Claimed{s, ss, old} {
@@ -185,7 +185,7 @@ func contentOf(t testing.TB, db *DB) (objs []any, entries int) {
 		}
 		objs = append(objs, all...)
 		if src == podSource {
-			e, err := (&Claimed{s}).ReadJournal(1)
+			e, err := newClaimed(s).Feed.ReadJournal(1)
 			if err != nil || len(e) == 0 {
 				t.Fatalf("journal: %v %v", e, err)
 			}

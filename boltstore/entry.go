@@ -83,7 +83,7 @@ func (e *Entry) Size() int {
 // Object is the object after the change. For a delete it is the final state, or a
 // cache.DeletedFinalStateUnknown with the last known state. That state is nil if it
 // cannot be read either. A delete returns an object even with an error. See also
-// Claimed.TransformAgain.
+// Feed.TransformAgain.
 func (e *Entry) Object() (any, error) {
 	switch {
 	case e.obj != nil:
@@ -124,11 +124,11 @@ func (rd *reader) decodeRaw(key string, raw []byte) (any, error) {
 
 // ReadJournal reads committed entries from seq on, in order, up to the end of a block. If
 // there are none yet, it returns none. It skips entries that were trimmed.
-func (s *Claimed) ReadJournal(seq uint64) ([]*Entry, error) { return s.reader.readJournal(seq) }
+func (s Feed) ReadJournal(seq uint64) ([]*Entry, error) { return s.reader.readJournal(seq) }
 
 // SkipJournal returns where ReadJournal can go on after the damaged block with seq.
 // That is the seq of the next block, or one above the last.
-func (s *Claimed) SkipJournal(seq uint64) (next uint64, err error) {
+func (s Feed) SkipJournal(seq uint64) (next uint64, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		next = m.Seq + 1
 		if j := src.Journal(); j != nil {

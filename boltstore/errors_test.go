@@ -14,7 +14,7 @@ import (
 func TestErrorsNameTheirSubject(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{Indexers: cache.Indexers{"words": indexers["words"]}})
-	_, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	_, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	must(t, err)
 	must(t, db.Close())
 	for name, call := range map[string]func() error{
@@ -30,7 +30,7 @@ func TestErrorsNameTheirSubject(t *testing.T) {
 		"ListKeysErr":   func() error { _, err := s.ListKeysErr(); return err },
 		"Moment":        func() error { _, _, err := s.Moment(""); return err },
 		"Page":          func() error { _, err := s.Page(nil, 1); return err },
-		"RemoveHandler": func() error { return s.RemoveHandler("mail") },
+		"RemoveHandler": func() error { return s.Delivery.Remove("mail") },
 		"check":         func() error { _, err := db.Check(); return err },
 		"claim": func() error {
 			_, err := db.Claim(Claim{Source: configMaps, Example: configMap("", "", 0, nil)})

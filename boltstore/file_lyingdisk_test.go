@@ -106,7 +106,7 @@ func newLyingDisk(t *testing.T, o Options, rnd *rand.Rand) *lyingDisk {
 	}
 	keep()
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	for range 40 {
 		typ, obj := d.step(rnd)
 		event(t, s, p, typ, obj, nil)

@@ -55,7 +55,7 @@ func TestOverwritten(t *testing.T) {
 					now[i] = configMap("a", fmt.Sprint("x", i), 10, nil)
 				}
 				relist(t, s, "10", RelistOptions{}, list(), 100)
-				s.Attach(p)
+				s.Feed.Attach(p)
 				states, rv := [][]byte{another}, 10
 				put := func(i int) {
 					rv++

@@ -84,12 +84,12 @@ func makeGolden(t *testing.T, path string, o Options) {
 			"long": map[bool]string{true: strings.Repeat("long", 1000)}[i == 5],
 			"text": strings.Repeat(fmt.Sprint("some text of ", i, ". "), 20)}))
 	}
-	s.NoteFacts(func(f *listing.Facts) {
+	s.Upstream.NoteFacts(func(f *listing.Facts) {
 		f.Server = listing.Server{ClusterUID: "cluster-uid", Address: "https://server:6443"}
 	})
 	relist(t, s, "500", RelistOptions{}, srv.list(), 60)
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	behind, _ := claimHandler(t, s, "behind")
 	tookReset(t, behind)
 	for _, p := range pendingOf(t, behind)[:8] {
@@ -103,14 +103,14 @@ func makeGolden(t *testing.T, path string, o Options) {
 	}
 	put("cm01")
 	put("cm01")
-	c, err := s.Prepare(cache.Deleted, srv["shop/cm02"])
+	c, err := s.Feed.Prepare(cache.Deleted, srv["shop/cm02"])
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.put(&Batch{Changes: []*Change{c}, ResourceVersion: "504"})
 	s.wake(true)
 	p.wait(t)
-	s.SetTold(3)
+	s.Delivery.SetTold(3)
 	rv = 504
 	for range 6 {
 		put("cm03")

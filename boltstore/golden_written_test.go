@@ -59,7 +59,7 @@ func makeGoldenWritten(t *testing.T, path string, o Options) {
 	srv.set(configMap("ns", "cm05", 101, nil), configMap("ns", "cm06", 102, nil))
 	relistSome(t, s, "110", RelistOptions{Transform: refusing("cm03", "cm05")}, srv.list())
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	event(t, s, p, "Updated", configMap("ns", "cm07", 111, nil), errRefused)
 	if by := packedBy(t, s); o.Compression == CompressionZstd && by[format.Dictionary] < 20 {
 		t.Fatalf("packed by %v", by)
@@ -146,7 +146,7 @@ func goldenWrittenText(t *testing.T, db *DB) string {
 			}
 			sorted("index "+name, lines)
 		}
-		page, err := s.ServerPage(nil, 1000)
+		page, err := s.Delivery.ServerPage(nil, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,9 +21,9 @@ import (
 // event commits an event, or the note of an object that cannot be stored.
 func event(t *testing.T, s *Claimed, p *testProducer, typ cache.DeltaType, obj any, why error) {
 	t.Helper()
-	c, err := s.Prepare(typ, obj)
+	c, err := s.Feed.Prepare(typ, obj)
 	if why != nil {
-		c, err = s.Unstored(obj, why), nil
+		c, err = s.Feed.Unstored(obj, why), nil
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func relistSome(t *testing.T, s *Claimed, rv string, o RelistOptions, objs []run
 			t.Error(err)
 		}
 	}
-	r, err := s.BeginRelist(o)
+	r, err := s.Upstream.BeginRelist(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func newFirstList(t *testing.T, objs []runtime.Object, pageSize int) *firstList 
 func journalFrom(t *testing.T, s *Claimed, seq uint64) (all []*Entry) {
 	t.Helper()
 	for {
-		entries, err := s.ReadJournal(seq)
+		entries, err := s.Feed.ReadJournal(seq)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func relist(t testing.TB, s *Claimed, rv string, o RelistOptions, objs []runtime
 ) {
 	t.Helper()
 	o.OnError = func(obj runtime.Object, err error) { t.Errorf("not stored: %v", err) }
-	r, err := s.BeginRelist(o)
+	r, err := s.Upstream.BeginRelist(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func relistAgain(t testing.TB, s *Claimed, rv string, objs []runtime.Object) (li
 	t.Helper()
 	for {
 		lists++
-		r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+		r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 		if err == nil {
 			err = r.Page(objs)
 		}
@@ -292,7 +292,7 @@ func fillSmall(t *testing.T, path string, o Options) {
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	fill(t, s, 60, 3)
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	claimHandler(t, s, "handler")
 	for i := range 3 {
 		p.add(t, s, configMap("ns", "late", 5000+i, map[string]string{"words": "w"}))
@@ -313,7 +313,7 @@ func wasteful(t *testing.T, path string) {
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	fill(t, s, 1000, 10)
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.add(t, s, configMap("ns", "late", 5000, nil))
 	p.wait(t)
 	other := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "configmaps", Namespace: "x",
@@ -321,7 +321,7 @@ func wasteful(t *testing.T, path string) {
 	if err := other.Add(configMap("x", "one", 1, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Empty(); err != nil {
+	if err := other.Upstream.Empty(); err != nil {
 		t.Fatal(err)
 	}
 	closeTest(t, db)

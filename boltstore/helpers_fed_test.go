@@ -29,7 +29,7 @@ func newFedTest(t *testing.T, o Options) *fedTest {
 func (f *fedTest) open() {
 	f.db = openTest(f.t, f.path, f.o)
 	f.s, f.p = claimTest(f.t, f.db, Claim{Indexers: indexers}), &testProducer{}
-	f.s.Attach(f.p)
+	f.s.Feed.Attach(f.p)
 }
 
 func (f *fedTest) must(err error) {
@@ -41,7 +41,7 @@ func (f *fedTest) must(err error) {
 
 func (f *fedTest) event(typ cache.DeltaType, obj *corev1.ConfigMap) {
 	f.t.Helper()
-	c, err := f.s.Prepare(typ, obj)
+	c, err := f.s.Feed.Prepare(typ, obj)
 	f.must(err)
 	f.p.put(&Batch{Changes: []*Change{c}, ResourceVersion: obj.ResourceVersion})
 	f.s.wake(true)

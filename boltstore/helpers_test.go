@@ -220,7 +220,7 @@ func stored(t *testing.T, path string, n, commits int, o Options) server {
 	}
 	relist(t, s, fmt.Sprint(n+1), RelistOptions{}, srv.list(), 100)
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	for i := range commits {
 		srv.set(configMap("ns", "cm0000", n+2+i, map[string]string{"words": fmt.Sprint(i)}))
 		p.add(t, s, srv["ns/cm0000"])

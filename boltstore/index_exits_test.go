@@ -18,7 +18,7 @@ func TestIndexFunctionThatExits(t *testing.T) {
 	exits := cache.Indexers{"exits": func(any) ([]string, error) { runtime.Goexit(); return nil, nil }}
 	f := newFedTest(t, Options{})
 	f.list(5)
-	c, err := f.s.Prepare(cache.Added, at(7, "x"))
+	c, err := f.s.Feed.Prepare(cache.Added, at(7, "x"))
 	f.must(err)
 	f.s.indices.change(func(fns cache.Indexers) { fns["exits"] = exits["exits"] })
 	f.p.put(&Batch{Changes: []*Change{c}, ResourceVersion: "7"})
@@ -89,7 +89,7 @@ func TestIndexFunctionThatWaits(t *testing.T) {
 	loadedInMemory(t, f.s)
 	other := claimTest(t, f.db, Claim{Source: inNamespace("other")})
 	p := &testProducer{}
-	other.Attach(p)
+	other.Feed.Attach(p)
 	var asked atomic.Bool
 	waits := func(o any) ([]string, error) {
 		if asked.CompareAndSwap(false, true) {

@@ -111,7 +111,7 @@ func (m *indexLives) open() {
 	s, err := db.Claim(Claim{Source: configMaps, Example: &corev1.ConfigMap{}, Indexers: fns, IndexVersions: all})
 	must(m, err)
 	m.s, m.p = s, &testProducer{}
-	m.s.Attach(m.p)
+	m.s.Feed.Attach(m.p)
 	m.versionsOf = all
 }
 
@@ -185,7 +185,7 @@ func (m *indexLives) list() {
 		}
 	}
 	m.rv++
-	r, err := m.s.BeginRelist(o)
+	r, err := m.s.Upstream.BeginRelist(o)
 	must(m, err)
 	raw := r.ByMetadata() && m.rnd.IntN(2) == 0
 	m.say("list at %d: %+v raw %v", m.rv, o, raw)

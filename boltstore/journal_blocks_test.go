@@ -34,7 +34,7 @@ func TestBlocksAreSmall(t *testing.T) {
 					p := o.DeepCopyObject().(*corev1.Pod)
 					if i < len(changed) {
 						p.ResourceVersion = fmt.Sprint(2000 + i)
-						ch, err := s.Prepare(cache.Updated, p)
+						ch, err := s.Feed.Prepare(cache.Updated, p)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -44,7 +44,7 @@ func TestBlocksAreSmall(t *testing.T) {
 				}
 				if how == "commit" {
 					p := &testProducer{}
-					s.Attach(p)
+					s.Feed.Attach(p)
 					p.put(&Batch{Changes: changes, ResourceVersion: "3000"})
 					s.wake(true)
 					p.wait(t)
@@ -53,7 +53,7 @@ func TestBlocksAreSmall(t *testing.T) {
 				}
 				entries, blocks := 0, 0
 				for seq := from; ; blocks++ {
-					block, err := s.ReadJournal(seq)
+					block, err := s.Feed.ReadJournal(seq)
 					if err != nil {
 						t.Fatal(err)
 					}

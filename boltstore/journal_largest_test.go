@@ -23,14 +23,14 @@ func TestLargestObject(t *testing.T) {
 		last = somePods(0, 1)[0].(*corev1.Pod)
 		last.ResourceVersion = []string{"1", "2"}[i]
 		last.Annotations = map[string]string{"large": strings.Repeat(letter, format.MaxPayload-8<<10)}
-		c, err := s.Prepare(cache.Updated, last)
+		c, err := s.Feed.Prepare(cache.Updated, last)
 		if err != nil {
 			t.Fatal(err)
 		}
 		changes = append(changes, c)
 	}
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.put(&Batch{Changes: changes, ResourceVersion: "2"})
 	s.wake(true)
 	p.wait(t)
@@ -53,10 +53,11 @@ func TestLargestObject(t *testing.T) {
 		t.Errorf("the object before it did not come back: %v", err)
 	}
 	last.Annotations["large"] += strings.Repeat("b", 16<<10)
-	if _, err := s.Prepare(cache.Updated, last); err == nil || !strings.Contains(err.Error(), "the largest") {
+	if _, err := s.Feed.Prepare(cache.Updated, last); err == nil || !strings.Contains(err.Error(), "the largest") {
 		t.Errorf("a larger one: %v", err)
 	}
-	if _, err := s.Prepare(cache.Deleted, last); err == nil { // the queue then tells the delete without a final state
+	// the queue then tells the delete without a final state
+	if _, err := s.Feed.Prepare(cache.Deleted, last); err == nil {
 		t.Error("the final state of a larger one is taken")
 	}
 }

@@ -31,7 +31,7 @@ func TestHistoryGivesWay(t *testing.T) {
 		s := claimTest(t, db, Claim{Indexers: indexers})
 		relist(t, s, "1", RelistOptions{}, []runtime.Object{sized("a", 1, 100)}, 10)
 		p := &testProducer{}
-		s.Attach(p)
+		s.Feed.Attach(p)
 		return db, s, p
 	}
 	sound := func(t *testing.T, db *DB) {
@@ -48,7 +48,7 @@ func TestHistoryGivesWay(t *testing.T) {
 		for v := 2; v < 300; v++ { // 15 MB of history
 			p.add(t, s, sized("a", v, 100))
 			p.wait(t)
-			s.SetTold(s.State().Seq)
+			s.Delivery.SetTold(s.State().Seq)
 		}
 		if st := s.State(); st.JournalBytes < most/8 || st.Seq < 290 || db.Stats().Failed > 0 && db.Err() != nil {
 			t.Errorf("%+v %v", st, db.Err())
@@ -60,7 +60,7 @@ func TestHistoryGivesWay(t *testing.T) {
 		for v := 2; s.State().JournalBytes < most/2; v++ {
 			p.add(t, s, sized("a", v, 100))
 			p.wait(t)
-			s.SetTold(s.State().Seq)
+			s.Delivery.SetTold(s.State().Seq)
 		}
 		if staged {
 			setMaxCommitBytes(db, 1)
@@ -79,7 +79,7 @@ func TestHistoryGivesWay(t *testing.T) {
 	t.Run("a staged relist", func(t *testing.T) { aRelist(t, true) })
 	t.Run("untold", func(t *testing.T) {
 		db, s, p := begin(t)
-		s.AddsPlain()
+		s.Delivery.AddsPlain()
 		for v := 2; v < 300 && db.Err() == nil; v++ {
 			p.add(t, s, sized("a", v, 100))
 			waittest.Eventually(t, "it is tried", func() bool {
@@ -94,7 +94,7 @@ func TestHistoryGivesWay(t *testing.T) {
 		if st := s.State(); st.JournalBytes < most/4 {
 			t.Errorf("untold history is gone: %+v", st)
 		}
-		s.SetTold(s.State().Seq)
+		s.Delivery.SetTold(s.State().Seq)
 		waittest.Eventually(t, "history gives way", func() bool { return db.Err() == nil })
 		sound(t, db)
 	})

@@ -25,7 +25,7 @@ func TestJournalAge(t *testing.T) {
 		Options{Window: time.Nanosecond, JournalAge: time.Hour, FlushInterval: 1000 * time.Hour, Clock: clk})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	rv := 0
 	add := func() {
 		t.Helper()
@@ -43,7 +43,7 @@ func TestJournalAge(t *testing.T) {
 	for range 5 {
 		add()
 	}
-	s.SetTold(5)
+	s.Delivery.SetTold(5)
 	clk.Step(59 * time.Minute)
 	add()
 	kept(1, 6)
@@ -53,7 +53,7 @@ func TestJournalAge(t *testing.T) {
 	clk.Step(48 * time.Hour) // 6 and 7 have not been told
 	add()
 	kept(6, 8)
-	s.SetTold(6)
+	s.Delivery.SetTold(6)
 	add()
 	kept(7, 9)
 }
@@ -65,7 +65,7 @@ func TestHandlerLag(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: 1000 * time.Hour, Clock: clk})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	h, _ := claimHandler(t, s, "test")
 	handled(t, h)
 	rv := 0
@@ -74,7 +74,7 @@ func TestHandlerLag(t *testing.T) {
 		var b Batch
 		for _, name := range names {
 			rv++
-			c, err := s.Prepare(typ, configMap("a", name, rv, nil))
+			c, err := s.Feed.Prepare(typ, configMap("a", name, rv, nil))
 			must(t, err)
 			b.Changes = append(b.Changes, c)
 		}

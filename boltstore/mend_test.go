@@ -35,7 +35,7 @@ func TestMendKeepsNotes(t *testing.T) {
 	if _, _, err := s.GetByKey("ns/a"); !errors.Is(err, ErrDamaged) {
 		t.Fatal(err)
 	}
-	must(t, s.Mend())
+	must(t, s.Filled.Mend())
 	if s.Err() != nil {
 		t.Error(s.Err())
 	}

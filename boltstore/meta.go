@@ -100,73 +100,89 @@ type indexMeta struct {
 	Digest   digest `msgpack:"digest"`
 }
 
-// sourceMeta is a source's state, all in one value. It is written in the same transaction
-// as the changes that it describes.
-//
-// Confirmed is a wall time. ConfirmedBy adds the boot at that time, the time since that
-// boot, and whether the clock was known to be right. Compared and ComparedBy, Claimed and
-// ClaimedBy, and a handler's last use have the same form.
-//
-// It has many fields because all of them must change together or not at all.
+// sourceMeta is a source's state, all in one value: it is written in the same transaction as
+// the changes that it describes, and all of it changes together or not at all.
 type sourceMeta struct {
-	Source          Source               `msgpack:"source"`
-	Facts           listing.Facts        `msgpack:"facts"` // see Claimed.NoteFacts
-	APIVersion      string               `msgpack:"apiVersion"`
-	Kind            string               `msgpack:"kind"`
-	Epoch           uint64               `msgpack:"epoch"`    // goes up when the source is emptied
-	Timeline        uint64               `msgpack:"timeline"` // goes up at each noticed restore of the server
-	Contents        contentState         `msgpack:"contents"`
-	Progress        *listProgress        `msgpack:"progress,omitempty"` // of a first list that has not ended
-	ResourceVersion string               `msgpack:"resourceVersion"`
-	NewestPage      string               `msgpack:"newestPage,omitempty"` // see State.NewestPage
-	Confirmed       int64                `msgpack:"confirmed"`            // unix ns
-	ConfirmedBy     *stamp               `msgpack:"confirmedBy,omitempty"`
-	Compared        int64                `msgpack:"compared,omitempty"` // unix ns; see State.Compared
-	ComparedBy      *stamp               `msgpack:"comparedBy,omitempty"`
-	Differed        uint64               `msgpack:"differed,omitempty"`     // see State.Differed
-	Claimed         int64                `msgpack:"claimed"`                // unix ns, last use, to the hour
-	ClaimedRight    bool                 `msgpack:"claimedRight,omitempty"` // the clock was known to be right
-	ClaimedBy       *stamp               `msgpack:"claimedBy,omitempty"`
-	Dated           *dated               `msgpack:"dated,omitempty"`
-	Seq             uint64               `msgpack:"seq"`
-	Told            uint64               `msgpack:"told"`
-	Items           digest               `msgpack:"items"`
-	Bytes           uint64               `msgpack:"bytes"`
-	JournalBytes    uint64               `msgpack:"journalBytes"`
-	Indices         map[string]indexMeta `msgpack:"indices"`
-	TypeHash        string               `msgpack:"typeHash"`
-	Transform       string               `msgpack:"transform"`
-	// entries below it have objects of another Go type or transform
-	Formed uint64 `msgpack:"formed,omitempty"`
-	// entries below it may have old objects of another
-	Reformed   uint64   `msgpack:"reformed,omitempty"`
-	Degraded   string   `msgpack:"degraded"`
-	Scope      Scope    `msgpack:"scope,omitempty"` // see Describe
-	Names      []string `msgpack:"names,omitempty"`
-	Categories []string `msgpack:"categories,omitempty"`
-	Columns    []Column `msgpack:"columns,omitempty"`
+	Source Source        `msgpack:"source"`
+	Facts  listing.Facts `msgpack:"facts"` // see Upstream.NoteFacts
+	described
+	formMeta
+
+	Epoch           uint64        `msgpack:"epoch"`    // goes up when the source is emptied
+	Timeline        uint64        `msgpack:"timeline"` // goes up at each noticed restore of the server
+	Contents        contentState  `msgpack:"contents"`
+	Progress        *listProgress `msgpack:"progress,omitempty"` // of a first list that has not ended
+	ResourceVersion string        `msgpack:"resourceVersion"`
+	NewestPage      string        `msgpack:"newestPage,omitempty"` // see State.NewestPage
+	timesMeta
+
+	Items        digest               `msgpack:"items"`
+	Bytes        uint64               `msgpack:"bytes"`
+	Indices      map[string]indexMeta `msgpack:"indices"`
+	Noted        noted                `msgpack:"noted,omitempty"` // counts the notes
+	Degraded     string               `msgpack:"degraded"`
+	Seq          uint64               `msgpack:"seq"`
+	Told         uint64               `msgpack:"told"`
+	JournalBytes uint64               `msgpack:"journalBytes"`
+	marksMeta
+
 	// Handlers are the durable handlers, by name.
 	Handlers map[string]handlerMeta `msgpack:"handlers,omitempty"`
 	// NoPlain: no plain handler was added since the source was made. The journal keeps
-	// nothing for one. See Claimed.ExpectPlain.
+	// nothing for one. See Delivery.ExpectPlain.
 	NoPlain bool `msgpack:"noPlain,omitempty"`
 	// Local: the program has stored objects itself since the last list.
 	Local bool `msgpack:"local,omitempty"`
-	// Stamped is the newest Stored of the records that the program stored itself. Eras
-	// say which clocks dated these.
-	Stamped int64 `msgpack:"stamped,omitempty"`
-	Eras    []era `msgpack:"eras,omitempty"`
-	// Marks are the lists in the journal, oldest first. Marked is when the first mark was
-	// made: seqs of another series mean nothing.
-	// Former is the newest version of any earlier series.
-	Marks  []listMark `msgpack:"marks,omitempty"`
-	Marked int64      `msgpack:"marked,omitempty"`
-	Former string     `msgpack:"former,omitempty"`
-	// Noted counts the notes.
-	Noted noted `msgpack:"noted,omitempty"`
 
 	changed []itemChange // the changes that readers see with this commit
 	remark  bool         // this commit begins the marks again
+}
+
+// described is what the source's objects and discovery say of its type, see Describe.
+type described struct {
+	APIVersion string   `msgpack:"apiVersion"`
+	Kind       string   `msgpack:"kind"`
+	Scope      Scope    `msgpack:"scope,omitempty"`
+	Names      []string `msgpack:"names,omitempty"`
+	Categories []string `msgpack:"categories,omitempty"`
+	Columns    []Column `msgpack:"columns,omitempty"`
+}
+
+// formMeta says which Go type and transform the objects have.
+type formMeta struct {
+	TypeHash  string `msgpack:"typeHash"`
+	Transform string `msgpack:"transform"`
+	// entries below it have objects of another Go type or transform
+	Formed uint64 `msgpack:"formed,omitempty"`
+	// entries below it may have old objects of another
+	Reformed uint64 `msgpack:"reformed,omitempty"`
+}
+
+// timesMeta says when the source was last confirmed, compared and claimed, in wall time and
+// unix ns. ConfirmedBy adds the boot at that time, the time since that boot, and whether the
+// clock was known to be right. ComparedBy, ClaimedBy and a handler's last use have the same
+// form. Eras and Dated say which clocks dated records and entries.
+type timesMeta struct {
+	Confirmed    int64  `msgpack:"confirmed"`
+	ConfirmedBy  *stamp `msgpack:"confirmedBy,omitempty"`
+	Compared     int64  `msgpack:"compared,omitempty"` // see State.Compared
+	ComparedBy   *stamp `msgpack:"comparedBy,omitempty"`
+	Differed     uint64 `msgpack:"differed,omitempty"`     // see State.Differed
+	Claimed      int64  `msgpack:"claimed"`                // last use, to the hour
+	ClaimedRight bool   `msgpack:"claimedRight,omitempty"` // the clock was known to be right
+	ClaimedBy    *stamp `msgpack:"claimedBy,omitempty"`
+	Dated        *dated `msgpack:"dated,omitempty"`
+	Stamped      int64  `msgpack:"stamped,omitempty"` // the newest Stored of what the program stored itself
+	Eras         []era  `msgpack:"eras,omitempty"`
+}
+
+// marksMeta are the lists in the journal, oldest first. Marked is when the first mark was
+// made: seqs of another series mean nothing. Former is the newest version of any earlier
+// series.
+type marksMeta struct {
+	Marks  []listMark `msgpack:"marks,omitempty"`
+	Marked int64      `msgpack:"marked,omitempty"`
+	Former string     `msgpack:"former,omitempty"`
 }
 
 // contentState says how much of a source's contents is in the file.

@@ -35,7 +35,7 @@ func TestSources(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
 	must(t, s.Add(configMap("ns", "one", 1, nil)))
-	s.Attach(&testProducer{})
+	s.Feed.Attach(&testProducer{})
 	claimHandler(t, s, "one")
 	states, err := db.States()
 	must(t, err)

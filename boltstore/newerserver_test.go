@@ -52,8 +52,9 @@ func TestNewerServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			if list {
-				s.NoteFacts(func(f *listing.Facts) { f.ServedForm = "1.99>1.37:0123" })
-				r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+				s.Upstream.NoteFacts(func(f *listing.Facts) { f.ServedForm = "1.99>1.37:0123" })
+				r, err := s.Upstream.BeginRelist(RelistOptions{
+					OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 				if err != nil {
 					t.Fatal(err)
 				}

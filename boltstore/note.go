@@ -159,7 +159,7 @@ func (x notes) page(from []byte, most int, damaged func(error)) (all []*note, ne
 
 // UnstoredObjects counts objects that could not be transformed, keyed or encoded as the
 // server showed them, in this life or an earlier one. They must be read again.
-func (s *Claimed) UnstoredObjects() uint64 {
+func (s Feed) UnstoredObjects() uint64 {
 	return s.metaNow().Noted.unstored()
 }
 

@@ -11,8 +11,10 @@ import (
 
 // Unstored makes a change that notes that obj, from an event or a list, could not be
 // stored, and why. The file keeps what it has of the object.
-func (s *Claimed) Unstored(obj any, why error) *Change {
-	c, err := s.writer.identify(cache.Updated, obj)
+func (s Feed) Unstored(obj any, why error) *Change { return s.writer.unstored(obj, why) }
+
+func (w *writer) unstored(obj any, why error) *Change {
+	c, err := w.identify(cache.Updated, obj)
 	if err != nil {
 		c = &Change{nameless: true}
 	}

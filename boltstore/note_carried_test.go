@@ -74,14 +74,14 @@ func TestNamelessOfAnInterruptedList(t *testing.T) {
 		t.Fatal(from)
 	}
 	st := s.State()
-	if s.UnstoredObjects() != 1 || !strings.Contains(st.UnstoredReason, "zq-refused") ||
+	if s.Feed.UnstoredObjects() != 1 || !strings.Contains(st.UnstoredReason, "zq-refused") ||
 		strings.Contains(st.UnstoredReason, "zq-content") {
 		t.Errorf("%+v", st)
 	}
 	srv := newFirstList(t, objs, 3)
 	srv.o.OnError = l.o.OnError
 	srv.attempt(s, 1000)
-	if s.UnstoredObjects() != 1 {
+	if s.Feed.UnstoredObjects() != 1 {
 		t.Errorf("%+v", s.State())
 	}
 }

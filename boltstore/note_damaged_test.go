@@ -18,7 +18,7 @@ func TestDamagedNote(t *testing.T) {
 			bad := []string{"b"}
 			s := claimTest(t, db, failing(&bad))
 			p := &testProducer{}
-			s.Attach(p)
+			s.Feed.Attach(p)
 			objs := []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil),
 				configMap("ns", "c", 3, nil)}
 			relistSome(t, s, "5", RelistOptions{}, objs)
@@ -59,13 +59,13 @@ func TestDamagedNote(t *testing.T) {
 				objs[2] = configMap("ns", "c", 9, nil)
 				relistSome(t, s, "10", RelistOptions{Transform: refusing("a")}, objs)
 			}
-			if s.UnstoredObjects() == 0 && s.Err() == nil {
-				t.Errorf("%d unstored, %v", s.UnstoredObjects(), s.Err())
+			if s.Feed.UnstoredObjects() == 0 && s.Err() == nil {
+				t.Errorf("%d unstored, %v", s.Feed.UnstoredObjects(), s.Err())
 			}
 			relistSome(t, s, "11", RelistOptions{}, objs)
 			wantsSound(t, "at last", db)
-			if s.UnstoredObjects() != 0 || s.Err() != nil {
-				t.Errorf("%d unstored, %v", s.UnstoredObjects(), s.Err())
+			if s.Feed.UnstoredObjects() != 0 || s.Err() != nil {
+				t.Errorf("%d unstored, %v", s.Feed.UnstoredObjects(), s.Err())
 			}
 			indexAgain(t, s)
 			expectNoted(t, "at last", s)

@@ -208,7 +208,7 @@ func TestEmptiedWhileIndexed(t *testing.T) {
 	hook = func() {
 		if !once {
 			once = true
-			must(t, s.Empty())
+			must(t, s.Upstream.Empty())
 		}
 	}
 	must(t, s.builder.now(s.indices.set().fns))

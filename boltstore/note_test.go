@@ -152,7 +152,7 @@ func TestRefusedAfterAnUpgrade(t *testing.T) {
 			}
 			before := s.State().Seq
 			p := &testProducer{}
-			s.Attach(p)
+			s.Feed.Attach(p)
 			want := cache.Added
 			next := configMap("ns", "cm3", 111, nil)
 			switch how {
@@ -209,7 +209,7 @@ func TestNotesOfEvents(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	at := func(rv int) *corev1.ConfigMap { return configMap("ns", "a", rv, nil) }
 	event(t, s, p, cache.Added, at(5), nil)
 	event(t, s, p, cache.Updated, at(5), errRefused)
@@ -233,7 +233,7 @@ func TestNotesOfEvents(t *testing.T) {
 	}
 	relistSome(t, s, "20", RelistOptions{}, []runtime.Object{at(9)})
 	expectNoted(t, "gone from a list", s)
-	if st := s.State(); st.Unstored != 0 || st.UnstoredReason != "" || s.UnstoredObjects() != 0 {
+	if st := s.State(); st.Unstored != 0 || st.UnstoredReason != "" || s.Feed.UnstoredObjects() != 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -243,10 +243,10 @@ func TestNotedIsNotSame(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	relistSome(t, s, "4", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)})
 	event(t, s, p, cache.Updated, configMap("ns", "a", 5, nil), errRefused)
-	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestDeleteOfAnother(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	event(t, s, p, cache.Added, configMap("ns", "a", 1, nil), nil)
 	next := configMap("ns", "a", 3, nil)
 	next.UID = "another"

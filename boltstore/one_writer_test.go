@@ -25,7 +25,7 @@ func TestOneWriter(t *testing.T) {
 		"Update":      func() error { return f.s.Update(at(6, "y")) },
 		"Delete":      func() error { return f.s.Delete(at(6, "y")) },
 		"Replace":     func() error { return f.s.Replace(nil, "6") },
-		"BookmarkErr": func() error { return f.s.BookmarkErr("6") },
+		"BookmarkErr": func() error { return f.s.Filled.BookmarkErr("6") },
 		"Transaction": func() error {
 			err := f.s.Transaction(cache.Transaction{Type: cache.TransactionTypeAdd, Object: at(6, "y")})
 			return errors.Join(err.Errors...)
@@ -50,17 +50,17 @@ func TestWritesBeforeRun(t *testing.T) {
 		h, _ := claimHandler(t, f.s, "h")
 		r, _ := h.ResetOwed()
 		h.Acknowledge("", r)
-		f.s.Flush()
+		f.s.Feed.Flush()
 		again := func(attach bool) {
 			t.Helper()
 			f.must(h.Release())
 			closeTest(t, f.db)
 			f.db = openTest(t, f.path, f.o)
 			f.s, f.p = claimTest(t, f.db, Claim{Indexers: indexers}), &testProducer{}
-			f.s.ExpectProducer()
+			f.s.Feed.ExpectProducer()
 			h, _ = claimHandler(t, f.s, "h")
 			if attach {
-				f.s.Attach(f.p)
+				f.s.Feed.Attach(f.p)
 			}
 		}
 		again(false)
@@ -73,9 +73,9 @@ func TestWritesBeforeRun(t *testing.T) {
 		if restart {
 			again(true)
 		} else {
-			f.s.Attach(f.p)
+			f.s.Feed.Attach(f.p)
 		}
-		if p, err := f.s.ServerPage(nil, 10); err != nil || p.Synced {
+		if p, err := f.s.Delivery.ServerPage(nil, 10); err != nil || p.Synced {
 			t.Fatalf("handlers would be shown %+v, %v", p, err)
 		}
 		f.list(7, at(7, "y"))
@@ -127,7 +127,7 @@ func TestWritesWhileAttached(t *testing.T) {
 		defer s.mu.Unlock()
 		return len(s.writer.queue) > 0
 	})
-	go func() { s.Attach(&testProducer{}); close(attached) }()
+	go func() { s.Feed.Attach(&testProducer{}); close(attached) }()
 	if err := <-second; !errors.Is(err, ErrFed) {
 		t.Error("the second write: ", err)
 	}
@@ -151,12 +151,12 @@ func TestEmptyForgetsTheComparison(t *testing.T) {
 	db := openTest(t, path, Options{})
 	s := claimTest(t, db, Claim{})
 	relist(t, s, "5", RelistOptions{}, []runtime.Object{at(5, "x")}, 10)
-	s.NoteCompared()
-	s.NoteFacts(func(f *listing.Facts) { f.MetadataSize = 7 })
-	must(t, s.Empty())
+	s.Upstream.NoteCompared()
+	s.Upstream.NoteFacts(func(f *listing.Facts) { f.MetadataSize = 7 })
+	must(t, s.Upstream.Empty())
 	closeTest(t, db)
 	s = claimTest(t, openTest(t, path, Options{}), Claim{})
-	if st := s.State(); !st.Compared.IsZero() || !s.FilledByProgram() || s.Facts().MetadataSize > 0 {
+	if st := s.State(); !st.Compared.IsZero() || !s.Filled.FilledByProgram() || s.Upstream.Facts().MetadataSize > 0 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -110,7 +110,7 @@ func TestNamesAreCheckedOnce(t *testing.T) {
 			killed(t, db)
 			db = openTest(t, path, o)
 			s := claim(lost.Resource)
-			if h, _ := claimHandler(t, s, "handler"); !resetOwed(h) || !s.AwaitsPlain() {
+			if h, _ := claimHandler(t, s, "handler"); !resetOwed(h) || !s.Delivery.AwaitsPlain() {
 				t.Error("a source whose name has changed counts as new")
 			}
 			if len(db.AsidePaths()) != 1 {

@@ -56,7 +56,7 @@ func TestBranchKey(t *testing.T) {
 	}
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	for key, cm := range srv {
 		if _, ok, err := s.GetByKey(key); !ok || err != nil {
 			t.Fatal(key, err)
@@ -64,7 +64,7 @@ func TestBranchKey(t *testing.T) {
 		if !strings.HasSuffix(key, "7") {
 			continue
 		}
-		c, err := s.Prepare(cache.Deleted, cm)
+		c, err := s.Feed.Prepare(cache.Deleted, cm)
 		if err != nil {
 			t.Fatal(err)
 		}

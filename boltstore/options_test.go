@@ -72,11 +72,11 @@ func TestAnyOptionValues(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := claimTest(t, db, Claim{Indexers: indexers})
-			done, err := s.WaitForTurn(t.Context())
+			done, err := s.Upstream.WaitForTurn(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+			r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,17 +93,17 @@ func TestAnyOptionValues(t *testing.T) {
 			h, _ := claimHandler(t, s, "test")
 			tookReset(t, h)
 			p := &testProducer{}
-			s.Attach(p)
+			s.Feed.Attach(p)
 			const changes = 20
 			for i := range changes {
 				p.add(t, s, configMap("a", "o", i+10, map[string]string{"words": strings.Repeat("w", i)}))
-				s.SetTold(uint64(i))
-				s.Flush()
+				s.Delivery.SetTold(uint64(i))
+				s.Feed.Flush()
 			}
 			for range changes {
 				p.wait(t)
 			}
-			if _, err := s.ReadJournal(changes); err != nil {
+			if _, err := s.Feed.ReadJournal(changes); err != nil {
 				t.Error(err)
 			}
 			if _, err := db.collecting().collect(t.Context(), db.opts.CollectAfter); err != nil {

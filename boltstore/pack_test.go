@@ -47,7 +47,7 @@ func TestPackedFirstList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serves(t, &Claimed{v}, objs)
+	serves(t, newClaimed(v), objs)
 	changed := objs[0].DeepCopyObject().(*corev1.Pod)
 	changed.Spec.NodeName = "another"
 	if err := s.Add(changed); err != nil {
@@ -75,10 +75,10 @@ func TestPackedOrNot(t *testing.T) {
 	put := func(objs []runtime.Object) {
 		t.Helper()
 		p := &testProducer{}
-		s.Attach(p)
+		s.Feed.Attach(p)
 		b := &Batch{}
 		for _, o := range objs {
-			c, err := s.Prepare(cache.Added, o)
+			c, err := s.Feed.Prepare(cache.Added, o)
 			must(t, err)
 			b.Changes = append(b.Changes, c)
 		}
@@ -107,7 +107,7 @@ func TestPackedOrNot(t *testing.T) {
 	if by := packedBy(t, s); by[format.Dictionary] != 100 {
 		t.Fatalf("packed by %v", by)
 	}
-	serves(t, &Claimed{late}, changed)
+	serves(t, newClaimed(late), changed)
 	for range 2 {
 		serves(t, s, changed)
 		var next, prev []any

@@ -60,14 +60,14 @@ type PendingKey struct {
 // Receipt says which call of a handler is acknowledged.
 type Receipt struct{ seq, reset uint64 }
 
-// ClaimHandler registers a durable handler under a name. A name that the file does not know
+// Claim registers a durable handler under a name. A name that the file does not know
 // begins with a Reset.
 //
 // changed is called in commit order, once readers see a commit that has changed something
 // for the handler, and after a list. It must neither block nor call the Store. It may be
 // called before ClaimHandler returns, and is not called for what was pending before. The error
 // is ErrClaimed if the name is in use in this process.
-func (s *Claimed) ClaimHandler(name string, changed func(HandlerChange)) (*Handler, error) {
+func (s Delivery) Claim(name string, changed func(HandlerChange)) (*Handler, error) {
 	fail := func(err error) (*Handler, error) {
 		return nil, fmt.Errorf("boltstore: handler %q of %s: %w", name, s.name, err)
 	}
@@ -210,10 +210,10 @@ func (h *Handler) writeLast() error {
 	return h.s.writeMarks()
 }
 
-// RemoveHandler removes the handler called name and its pending keys. If it is registered, the
+// Remove removes the handler called name and its pending keys. If it is registered, the
 // registration ends and the name can be registered again. The error is ErrClaimed while the
 // name is being registered.
-func (s *Claimed) RemoveHandler(name string) error {
+func (s Delivery) Remove(name string) error {
 	s.mu.Lock()
 	h, taken := s.handlers.byName[name]
 	if h != nil {

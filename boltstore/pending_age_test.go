@@ -21,7 +21,7 @@ func TestForgottenHandler(t *testing.T) {
 		Options{Window: time.Nanosecond, FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: 10 * time.Hour})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	gone, _ := claimHandler(t, s, "gone")
 	stays, _ := claimHandler(t, s, "stays")
 	handled(t, gone)
@@ -56,7 +56,7 @@ func TestShortHandlerAge(t *testing.T) {
 			Options{Window: time.Nanosecond, FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: age})
 		s := claimTest(t, db, Claim{})
 		p := &testProducer{}
-		s.Attach(p)
+		s.Feed.Attach(p)
 		h, _ := claimHandler(t, s, "gone")
 		clk.Step(2*time.Hour - 2*time.Second) // a program that has just been started gets some time
 		p.add(t, s, configMap("a", "one", 1, nil))
@@ -100,7 +100,7 @@ func handlerOfAKilledProgram(t *testing.T, age, lived time.Duration) {
 	o := Options{HandlerAge: age, TrustClock: true}
 	db := openTest(t, testPath(t), o)
 	s := claimTest(t, db, Claim{})
-	s.Attach(&testProducer{})
+	s.Feed.Attach(&testProducer{})
 	claimHandler(t, s, "idle")
 	time.Sleep(lived) // on the bubble's clock, which takes no time: the program goes on until it is killed
 	snap, err := db.Snapshot()
@@ -135,7 +135,7 @@ func TestHandlerAgeAfterASleep(t *testing.T) {
 		Options{Window: time.Nanosecond, FlushInterval: 1000 * time.Hour, Clock: clk, HandlerAge: 10 * time.Hour})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	h, _ := claimHandler(t, s, "durable")
 	clk.SetTime(clk.Now().Add(29 * time.Hour))
 	must(t, h.Release())

@@ -21,7 +21,7 @@ func TestMarksFailBeforeRelease(t *testing.T) {
 	db := openTest(t, path, Options{Window: time.Nanosecond, FlushInterval: time.Hour, Clock: clk})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.add(t, s, configMap("a", "one", 1, nil))
 	p.stepped(t, clk)
 	var full atomic.Bool
@@ -32,8 +32,8 @@ func TestMarksFailBeforeRelease(t *testing.T) {
 		}
 		return nil
 	})
-	s.SetTold(1)
-	s.Flush()
+	s.Delivery.SetTold(1)
+	s.Feed.Flush()
 	for deadline := time.Now().Add(time.Minute); db.Err() == nil; {
 		if time.Now().After(deadline) {
 			t.Fatal("the commit did not fail")
@@ -57,7 +57,7 @@ func TestRemoveClaimedHandler(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.add(t, s, configMap("a", "one", 1, nil))
 	p.wait(t)
 	h, _ := claimHandler(t, s, "test")
@@ -66,7 +66,7 @@ func TestRemoveClaimedHandler(t *testing.T) {
 	if len(told) != 1 {
 		t.Fatalf("%+v", told)
 	}
-	must(t, s.RemoveHandler("test"))
+	must(t, s.Delivery.Remove("test"))
 	again, heard := claimHandler(t, s, "test")
 	if !resetOwed(again) {
 		t.Error("the name goes on without a Reset")
@@ -75,18 +75,18 @@ func TestRemoveClaimedHandler(t *testing.T) {
 	h.Acknowledge(told[0].Key, told[0].Receipt)
 	h.Acknowledge("", told[0].Receipt)
 	must(t, h.Release())
-	if _, err := s.ClaimHandler("test", heard.changed); !errors.Is(err, ErrClaimed) {
+	if _, err := s.Delivery.Claim("test", heard.changed); !errors.Is(err, ErrClaimed) {
 		t.Errorf("the first one's end let a third one in: %v", err)
 	}
 	if st := handlerState1(t, s); st.Pending != 1 || st.Reset {
 		t.Errorf("%+v", st)
 	}
 	must(t, again.Release())
-	must(t, s.RemoveHandler("test"))
+	must(t, s.Delivery.Remove("test"))
 	if hs, err := s.Handlers(); err != nil || len(hs) > 0 {
 		t.Errorf("%+v, %v", hs, err)
 	}
-	must(t, s.RemoveHandler("test")) // it is gone
+	must(t, s.Delivery.Remove("test")) // it is gone
 }
 
 // TestClaimHandlerAtOnce: if several callers register one name at the same time, one
@@ -97,7 +97,7 @@ func TestClaimHandlerAtOnce(t *testing.T) {
 	errs := make(chan error)
 	for range 8 {
 		go func() {
-			_, err := s.ClaimHandler("test", func(HandlerChange) {})
+			_, err := s.Delivery.Claim("test", func(HandlerChange) {})
 			errs <- err
 		}()
 	}
@@ -121,7 +121,7 @@ func TestHandlersEndTogether(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Hour})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	var hs []*Handler
 	for i := range 50 {
 		h, _ := claimHandler(t, s, fmt.Sprint("h", i))

@@ -34,7 +34,7 @@ func fillDurable(t *testing.T, path string, o Options) needles {
 	s := claimTest(t, db, podClaim())
 	relist(t, s, "1000", RelistOptions{}, objs, 60)
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	rv := 1000
 	change := func(i int, typ cache.DeltaType) {
 		rv++
@@ -43,7 +43,7 @@ func fillDurable(t *testing.T, path string, o Options) needles {
 		pod.Annotations["changed"] = fmt.Sprint("an annotation of the journal's ", rv)
 		n.object(pod)
 		n.add(pod.Spec.NodeName, pod.Spec.Containers[0].Image)
-		c, err := s.Prepare(typ, pod)
+		c, err := s.Feed.Prepare(typ, pod)
 		must(t, err)
 		p.put(&Batch{Changes: []*Change{c}, ResourceVersion: pod.ResourceVersion})
 		s.wake(true)
@@ -56,7 +56,7 @@ func fillDurable(t *testing.T, path string, o Options) needles {
 	}
 	change(3, cache.Deleted)
 	change(4, cache.Deleted)
-	s.SetTold(1 << 40)
+	s.Delivery.SetTold(1 << 40)
 	for i := range 4 {
 		change(5+i, cache.Updated)
 	}
@@ -70,7 +70,7 @@ func fillDurable(t *testing.T, path string, o Options) needles {
 	must(t, err)
 	s = claimTest(t, db, podClaim())
 	p = &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	for i := range 4 {
 		change(10+i, cache.Updated)
 	}
@@ -120,7 +120,7 @@ func durableOf(t *testing.T, db *DB) durable {
 	must(t, err)
 	d.objects, err = s.ListErr()
 	must(t, err)
-	for _, e := range journalFrom(t, &Claimed{s}, 1) {
+	for _, e := range journalFrom(t, newClaimed(s), 1) {
 		o, err := e.Object()
 		must(t, err)
 		d.journal = append(d.journal, fmt.Sprint(e.Seq, e.Type, e.Key, o.(*corev1.Pod).Annotations["changed"]))
@@ -233,7 +233,7 @@ func TestCopiesKeepPendingKeys(t *testing.T) {
 	// A Reset in the encrypted file, whose keys are being added.
 	db = open(Options{Keyset: ks})
 	s := claimTest(t, db, podClaim())
-	must(t, s.RemoveHandler("filling"))
+	must(t, s.Delivery.Remove("filling"))
 	halfFilled(t, s)
 	s.Release()
 	if _, err := db.Compact(context.Background(), nil); err != nil {

@@ -145,7 +145,7 @@ func keysOfD(db *DB, src Source) (keys []PendingKey, reset bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	h, err := s.ClaimHandler("d", func(HandlerChange) {})
+	h, err := s.Delivery.Claim("d", func(HandlerChange) {})
 	if err != nil {
 		return nil, false, err
 	}

@@ -59,7 +59,7 @@ func (h *heard) wasReset() int {
 func claimHandler(t testing.TB, s *Claimed, name string) (*Handler, *heard) {
 	t.Helper()
 	heard := &heard{}
-	h, err := s.ClaimHandler(name, heard.changed)
+	h, err := s.Delivery.Claim(name, heard.changed)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func newLoss(t *testing.T, ks *seal.Keyset) *lossOf {
 	}
 	relist(t, l.s, "100", RelistOptions{}, objs, 10)
 	l.p = &testProducer{}
-	l.s.Attach(l.p)
+	l.s.Feed.Attach(l.p)
 	l.h, l.heard = claimHandler(t, l.s, "test")
 	handled(t, l.h)
 	event(t, l.s, l.p, "Deleted", configMap("a", "9", 101, nil), nil)

@@ -69,7 +69,7 @@ func TestLostPageOnAFullDisk(t *testing.T) {
 	if n := len(s.List()); n != 100 {
 		t.Errorf("%d objects", n)
 	}
-	if _, err := s.ClaimHandler("a", func(HandlerChange) {}); !errors.Is(err, full) {
+	if _, err := s.Delivery.Claim("a", func(HandlerChange) {}); !errors.Is(err, full) {
 		t.Error(err)
 	}
 	db.h.hook = nil
@@ -79,7 +79,7 @@ func TestLostPageOnAFullDisk(t *testing.T) {
 	_, err = Compact(t.Context(), path, db.opts, nil) // nothing else shows the loss any more
 	must(t, err)
 	db = openTest(t, path, Options{})
-	if s := claimTest(t, db, Claim{Source: inNamespace("other")}); !s.AwaitsPlain() {
+	if s := claimTest(t, db, Claim{Source: inNamespace("other")}); !s.Delivery.AwaitsPlain() {
 		t.Error("a source that may have been lost counts as new")
 	}
 }
@@ -109,7 +109,7 @@ func TestPlainHandlerBesideAnUnreadSource(t *testing.T) {
 	awaited := func(db *DB, src Source) bool {
 		s := claimTest(t, db, Claim{Source: src})
 		defer s.Release()
-		return s.AwaitsPlain()
+		return s.Delivery.AwaitsPlain()
 	}
 	for name, before := range map[string]func(db *DB){
 		"missing one first": func(*DB) {},

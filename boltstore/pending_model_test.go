@@ -154,7 +154,7 @@ func (m *pendingModel) open(path string) {
 	db, err := Open(path, m.o)
 	m.must(err)
 	m.db, m.s, m.p, m.list = db, claimTest(m.t, db, Claim{}), &testProducer{}, nil
-	m.s.Attach(m.p)
+	m.s.Feed.Attach(m.p)
 	db.h.setHook(func(tx *bolt.Tx) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -245,7 +245,7 @@ func (m *pendingModel) worker(name string) *worker {
 		m.worlds[name].clear()
 	}
 	w := &worker{name: name, world: m.worlds[name], queue: map[string]bool{}, gone: map[string]bool{}}
-	m.works(func() (err error) { w.h, err = m.s.ClaimHandler(name, w.changed); return err })
+	m.works(func() (err error) { w.h, err = m.s.Delivery.Claim(name, w.changed); return err })
 	for from := []byte(nil); ; {
 		keys, next, err := w.h.Keys(from, 2)
 		m.must(err)

@@ -47,7 +47,7 @@ func (m *pendingModel) events() {
 	b := &Batch{}
 	for range 1 + m.rnd.IntN(4) {
 		typ, o := m.change()
-		c, err := m.s.Prepare(typ, o)
+		c, err := m.s.Feed.Prepare(typ, o)
 		m.must(err)
 		b.Changes, b.ResourceVersion = append(b.Changes, c), o.ResourceVersion
 	}
@@ -63,7 +63,8 @@ func (m *pendingModel) begin() {
 		m.rest = append(m.rest, m.server[key])
 	}
 	m.works(func() (err error) {
-		m.list, err = m.s.BeginRelist(RelistOptions{OnError: func(_ kruntime.Object, err error) { m.t.Error(err) }})
+		m.list, err = m.s.Upstream.BeginRelist(RelistOptions{
+			OnError: func(_ kruntime.Object, err error) { m.t.Error(err) }})
 		return err
 	})
 }
@@ -103,7 +104,7 @@ func (m *pendingModel) another() {
 		m.change()
 	}
 	m.missed = true
-	m.works(m.s.Empty)
+	m.works(m.s.Upstream.Empty)
 }
 
 func (m *pendingModel) step() {
@@ -157,7 +158,7 @@ func (m *pendingModel) step() {
 		m.mu.Unlock()
 	case n < 91:
 		said("told")
-		m.s.SetTold(m.s.State().Seq)
+		m.s.Delivery.SetTold(m.s.State().Seq)
 	case n < 94:
 		said("die")
 		m.die(m.rnd.IntN(4) == 0)
@@ -171,7 +172,7 @@ func (m *pendingModel) step() {
 		if m.rnd.IntN(3) == 0 {
 			said("remove ", name)
 			delete(m.workers, name)
-			m.works(func() error { return m.s.RemoveHandler(name) })
+			m.works(func() error { return m.s.Delivery.Remove(name) })
 		}
 	case n < 98:
 		if m.list == nil && m.rnd.IntN(3) == 0 {
@@ -203,7 +204,7 @@ func (m *pendingModel) fickle() {
 		o.ResourceVersion = fmt.Sprint(m.rv)
 		m.server[key] = o
 		b := &Batch{ResourceVersion: fmt.Sprint(m.rv)}
-		c, err := m.s.Prepare(cache.Updated, o)
+		c, err := m.s.Feed.Prepare(cache.Updated, o)
 		m.must(err)
 		b.Changes = append(b.Changes, c)
 		if m.rnd.IntN(4) > 0 {
@@ -211,7 +212,7 @@ func (m *pendingModel) fickle() {
 			o = o.DeepCopy()
 			o.ResourceVersion = fmt.Sprint(m.rv)
 			delete(m.server, key)
-			c, err := m.s.Prepare(cache.Deleted, o)
+			c, err := m.s.Feed.Prepare(cache.Deleted, o)
 			m.must(err)
 			b.Changes, b.ResourceVersion = append(b.Changes, c), fmt.Sprint(m.rv)
 		}

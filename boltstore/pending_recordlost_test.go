@@ -124,7 +124,7 @@ func TestHandlerOfLostRecords(t *testing.T) {
 				}
 				relist(t, l.s, "500", RelistOptions{}, srv.list(), 50)
 				p := &testProducer{}
-				l.s.Attach(p)
+				l.s.Feed.Attach(p)
 				h, heard := claimHandler(t, l.s, "test")
 				handled(t, h)
 				p.add(t, l.s, configMap("ns", "one", 501, nil))
@@ -191,7 +191,7 @@ func TestHandlerOfUnmetDamage(t *testing.T) {
 					}
 					relist(t, s, "500", RelistOptions{}, srv.list(), 50)
 					p := &testProducer{}
-					s.Attach(p)
+					s.Feed.Attach(p)
 					h, heard := claimHandler(t, s, "test")
 					handled(t, h)
 					p.add(t, s, configMap("ns", "one", 501, nil))

@@ -89,7 +89,7 @@ func TestResetBeforeTheFirstList(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Hour})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	h, heard := claimHandler(t, s, "test")
 	tookReset(t, h)
 	if !h.Behind() || h.Length() != 0 || resetOwed(h) || handlerState1(t, s).Reset {
@@ -140,7 +140,7 @@ func TestLargeListIsPending(t *testing.T) {
 		}
 		again = append(again, object(i, uid, 20000+i))
 	}
-	r, err := f.s.BeginRelist(RelistOptions{})
+	r, err := f.s.Upstream.BeginRelist(RelistOptions{})
 	must(t, err)
 	for page := range slices.Chunk(again, 500) {
 		must(t, r.Page(page))
@@ -175,7 +175,7 @@ func TestEmptyResets(t *testing.T) {
 	f.put("x", "x")
 	f.put("y", "y")
 	was, first := f.is("x", "x"), f.h.s.metaNow().Handlers["test"].Reset
-	must(t, f.s.Empty())
+	must(t, f.s.Upstream.Empty())
 	if f.heard.wasReset() != 1 || !resetOwed(f.h) || !f.h.Behind() || f.h.Length() != 0 {
 		t.Error(f.heard.wasReset(), f.h.Behind(), f.h.Length())
 	}
@@ -196,11 +196,11 @@ func TestEmptyResets(t *testing.T) {
 	f.is("x", "nothing")
 	f.is("y", "nothing")
 
-	must(t, f.s.Empty())
+	must(t, f.s.Upstream.Empty())
 	f.db.commit.busy.Lock() // no commit writes the acknowledgement
 	r, _ := f.h.ResetOwed()
 	f.h.Acknowledge("", r)
-	must(t, f.s.Empty())
+	must(t, f.s.Upstream.Empty())
 	f.db.commit.busy.Unlock()
 	must(t, f.s.writeMarks())
 	if !resetOwed(f.h) || !handlerState1(t, f.s).Reset {

@@ -91,9 +91,9 @@ func TestHandlersOfALostSource(t *testing.T) {
 					src.Namespace = fmt.Sprint("later", i)
 				}
 				s := claimTest(t, db, Claim{Source: src})
-				if h, _ := claimHandler(t, s, "one"); !resetOwed(h) || s.AwaitsPlain() != tc.known {
+				if h, _ := claimHandler(t, s, "one"); !resetOwed(h) || s.Delivery.AwaitsPlain() != tc.known {
 					t.Errorf("%s: a Reset is owed: %t, a plain handler is awaited: %t", what, resetOwed(h),
-						s.AwaitsPlain())
+						s.Delivery.AwaitsPlain())
 				}
 			}
 			check("at once", tc.opts, 0)

@@ -37,7 +37,7 @@ func newPendingTest(t *testing.T, o Options) *pendingTest {
 	f.s = claimTest(t, f.db, Claim{})
 	relist(t, f.s, "10", RelistOptions{}, nil, 10)
 	f.p = &testProducer{}
-	f.s.Attach(f.p)
+	f.s.Feed.Attach(f.p)
 	f.h, f.heard = claimHandler(t, f.s, "test")
 	tookReset(t, f.h)
 	return f
@@ -57,7 +57,7 @@ func (f *pendingTest) del(key, uid string) {
 func (f *pendingTest) event(typ cache.DeltaType, key, uid string) {
 	f.t.Helper()
 	f.rv++
-	c, err := f.s.Prepare(typ, withUID(key, uid, f.rv))
+	c, err := f.s.Feed.Prepare(typ, withUID(key, uid, f.rv))
 	must(f.t, err)
 	f.p.put(&Batch{Changes: []*Change{c}, ResourceVersion: fmt.Sprint(f.rv)})
 	f.s.wake(true)
@@ -179,7 +179,7 @@ func TestSinceAndSeq(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: 1000 * time.Hour, Clock: clk})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	h, _ := claimHandler(t, s, "test")
 	handled(t, h)
 	var at []time.Time
@@ -209,7 +209,7 @@ func TestSinceAFirstList(t *testing.T) {
 	s := claimTest(t, db, Claim{})
 	relist(t, s, "10", RelistOptions{}, []runtime.Object{configMap("a", "x", 1, nil)}, 10)
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	h, _ := claimHandler(t, s, "test")
 	tookReset(t, h)
 	clk.Step(time.Hour)
@@ -228,7 +228,7 @@ func TestAcknowledgementsRideAlong(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Hour, Clock: clk})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	h, _ := claimHandler(t, s, "test")
 	handled(t, h)
 	p.add(t, s, configMap("a", "one", 1, nil))

@@ -15,7 +15,7 @@ import (
 // Mend removes damaged objects from a source that the program fills itself, and keeps the
 // rest with its times. Err is nil afterwards. Mend does nothing if Err is nil. It also
 // does nothing to an informer's source, which a relist mends. Replace mends, too.
-func (s *Claimed) Mend() error {
+func (s Filled) Mend() error {
 	if s.Err() == nil || !s.FilledByProgram() {
 		return nil
 	}

@@ -51,7 +51,7 @@ type RelistOptions struct {
 // While a relist is under way, the source's producer hands over nothing. What a relist that
 // does not end has committed stays, under the old resourceVersion.
 type Relist struct {
-	s      *Claimed
+	s      *source
 	o      RelistOptions
 	first  bool // no list of the source has ended
 	all    bool // store every object again: type or transform have changed
@@ -115,12 +115,12 @@ func (it listedItem) unpacked() int { return it.bytes() + max(it.c.size-len(it.c
 
 // BeginRelist starts a relist. The caller ends it with Commit, or forgets it: what it has
 // committed stays, and is repeated by the next one, or taken up.
-func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
+func (s Upstream) BeginRelist(o RelistOptions) (*Relist, error) {
 	if err := s.db.h.sound(s.Err() != nil); err != nil {
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", s.name, err)
 	}
 	m := s.metaNow()
-	r := &Relist{s: s, o: o, first: m.Contents != contentsWhole, all: s.Outdated() != "",
+	r := &Relist{s: s.source, o: o, first: m.Contents != contentsWhole, all: s.Outdated() != "",
 		epoch: m.Epoch, indices: s.indices.set()}
 	r.seen = seenKeys{seed: maphash.MakeSeed(), keys: map[uint64]struct{}{}}
 	r.found, r.sweeper, r.damage = differences{r: r}, sweeper{r: r}, knownDamage{r: r}
@@ -161,7 +161,7 @@ func (sk *seenKeys) has(k []byte) bool {
 	return ok
 }
 
-// Page takes a page of objects. After an error the caller must abort the relist.
+// Page takes a page of objects. After an error the relist is of no more use.
 func (r *Relist) Page(objs []runtime.Object) error { return r.page(objs, nil) }
 
 // page is Page. With it the list has come to at; nil means that this is not to be noted.
@@ -196,7 +196,7 @@ func (r *Relist) identify(objs []runtime.Object) []listedItem {
 		r.s.coder.showsKind(obj)
 		c, err := r.s.writer.identify(cache.Replaced, obj)
 		if err != nil {
-			if c = r.s.Unstored(obj, err); c.nameless {
+			if c = r.s.writer.unstored(obj, err); c.nameless {
 				r.unstored.nameless++
 				r.report(obj, err)
 				r.seen.refuse(obj, err)

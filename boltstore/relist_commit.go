@@ -51,7 +51,7 @@ func (d *differences) batch(n int, l *listBatch) *work {
 	for _, it := range d.items[:n] {
 		b.Changes = append(b.Changes, it.c)
 	}
-	return &work{s: d.r.s.source, b: b}
+	return &work{s: d.r.s, b: b}
 }
 
 // sweeper finds the objects that no page has shown.

@@ -98,8 +98,8 @@ func (cd *coder) sameButKind(c *Change, old *format.Record) (same bool) {
 }
 
 // Keep is Page for objects whose records stay as they are: Compare found no difference,
-// or the server does not return these objects any more. After an error the caller must
-// abort the relist.
+// or the server does not return these objects any more. After an error
+// the relist is of no more use.
 func (r *Relist) Keep(listed []listing.Object) error {
 	r.Objects += len(listed)
 	for _, l := range listed {

@@ -36,7 +36,7 @@ func TestRelistCutAtEachCommit(t *testing.T) {
 		}
 		delete(srv, "ns/cm7")
 		completed := cutAfter(db, k, func() error {
-			r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
+			r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
 			if err != nil {
 				return err
 			}
@@ -127,7 +127,7 @@ func TestRelistCommitRetried(t *testing.T) {
 		}
 		relist(t, s, "100", RelistOptions{}, srv.list(), 5)
 		srv.set(configMap("ns", "cm000", 200, nil))
-		r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
+		r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestLandedCommit(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.add(t, s, configMap("a", "one", 1, nil))
 	p.wait(t)
 	n := 0
@@ -187,7 +187,7 @@ func TestLandedCommit(t *testing.T) {
 	p.add(t, s, configMap("a", "three", 4, nil))
 	p.wait(t)
 
-	r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
+	r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

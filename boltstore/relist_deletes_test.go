@@ -23,7 +23,7 @@ func TestDeletesAreRetried(t *testing.T) {
 	for i := range 199 {
 		delete(srv, fmt.Sprintf("ns/cm%03d", i))
 	}
-	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func (r *Relist) written() {
 	c := r.s.db.commit
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.relists, r.s.source)
+	delete(c.relists, r.s)
 }
 
 // relistsFail says why a source's relists cannot be written, and for how long. Of several

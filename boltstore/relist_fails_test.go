@@ -32,7 +32,7 @@ func TestErrOfARelist(t *testing.T) {
 					setMaxCommitBytes(db, 1)
 				}
 				begin := func() (*Relist, error) {
-					r, err := s.BeginRelist(RelistOptions{})
+					r, err := s.Upstream.BeginRelist(RelistOptions{})
 					must(t, err)
 					return r, r.Page([]runtime.Object{configMap("ns", "a", 2, nil), configMap("ns", "b", 3, nil)})
 				}
@@ -94,14 +94,14 @@ func TestErrOfEmptying(t *testing.T) {
 	s := claimTest(t, db, Claim{})
 	relist(t, s, "1", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil)}, 10)
 	db.h.setHook(func(*bolt.Tx) error { return errRefused })
-	if err := s.Empty(); !errors.Is(err, errRefused) {
+	if err := s.Upstream.Empty(); !errors.Is(err, errRefused) {
 		t.Fatal(err)
 	}
 	if err, st := db.Err(), db.Stats(); !errors.Is(err, errRefused) || st.Failing == 0 || st.Failed == 0 {
 		t.Errorf("Err %v, failed %d times, failing for %s", err, st.Failed, st.Failing)
 	}
 	db.h.setHook(nil)
-	must(t, s.Empty())
+	must(t, s.Upstream.Empty())
 	if err, st := db.Err(), db.Stats(); err != nil || st.Failing != 0 {
 		t.Errorf("afterwards: Err %v, failing for %s", err, st.Failing)
 	}
@@ -112,9 +112,11 @@ func TestErrOfEmptying(t *testing.T) {
 func TestErrOfNotes(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	for what, note := range map[string]func(s *Claimed) error{
-		"facts":    func(s *Claimed) error { return s.WriteFacts(func(f *listing.Facts) { f.Restored = true }) },
-		"plain":    (*Claimed).ExpectPlain,
-		"progress": (*Claimed).DropPartial,
+		"facts": func(s *Claimed) error {
+			return s.Upstream.WriteFacts(func(f *listing.Facts) { f.Restored = true })
+		},
+		"plain":    func(s *Claimed) error { return s.Delivery.ExpectPlain() },
+		"progress": func(s *Claimed) error { return s.Upstream.DropPartial() },
 	} {
 		t.Run(what, func(t *testing.T) {
 			db := openTest(t, testPath(t), Options{Clock: clk})
@@ -122,7 +124,7 @@ func TestErrOfNotes(t *testing.T) {
 			newFirstList(t, listed(150).list(), 60).attempt(s, 2) // interrupted
 			if what != "progress" {
 				relist(t, s, "1", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil)}, 10)
-				s.AddsPlain()
+				s.Delivery.AddsPlain()
 			}
 			db.h.setHook(func(*bolt.Tx) error { return errRefused })
 			if err := note(s); !errors.Is(err, errRefused) {

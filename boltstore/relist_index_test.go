@@ -17,7 +17,7 @@ func TestIndexBuiltWhileListed(t *testing.T) {
 	loadedInMemory(t, f.s)
 	f.s.indices.change(func(fns cache.Indexers) { fns["late"] = lateIndex }) // as AddIndexers begins
 	f.set(3, "y")
-	r, err := f.s.BeginRelist(RelistOptions{})
+	r, err := f.s.Upstream.BeginRelist(RelistOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

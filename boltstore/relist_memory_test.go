@@ -27,7 +27,7 @@ func TestRelistLetsObjectsGo(t *testing.T) {
 				p.Labels["round"] = "two"
 				changed = append(changed, p)
 			}
-			r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+			r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,7 +23,7 @@ func wordsOnly() Claim {
 // beginLarge begins a relist whose differences are committed as they come.
 func beginLarge(t *testing.T, s *Claimed) *Relist {
 	t.Helper()
-	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	must(t, err)
 	r.found.spilled = true
 	return r
@@ -51,7 +51,7 @@ func TestIndicesAfterEmpty(t *testing.T) {
 			}
 		}
 	}
-	must(t, s.Empty())
+	must(t, s.Upstream.Empty())
 	complete("set aside")
 	r := beginLarge(t, s)
 	must(t, r.Page([]runtime.Object{configMap("ns", "b", 2, nil)}))
@@ -70,18 +70,18 @@ func TestEmptiedWhileListed(t *testing.T) {
 			s := claimTest(t, db, failing(&[]string{}))
 			objs := []runtime.Object{configMap("ns", "a", 1, nil)}
 			relistSome(t, s, "5", RelistOptions{}, objs)
-			r, err := s.BeginRelist(RelistOptions{})
+			r, err := s.Upstream.BeginRelist(RelistOptions{})
 			must(t, err)
 			if large {
 				r = beginLarge(t, s)
 			}
 			must(t, r.Page(append(objs, configMap("ns", "b", 2, nil))))
-			must(t, s.Empty())
+			must(t, s.Upstream.Empty())
 			if _, err := r.Commit("9", time.Now()); !errors.Is(err, ErrAbandoned) {
 				t.Errorf("committed: %v", err)
 			}
-			if st := s.State(); st.Synced || st.Objects > 0 || s.Epoch() != 1 {
-				t.Errorf("epoch %d, %+v", s.Epoch(), st)
+			if st := s.State(); st.Synced || st.Objects > 0 || s.Upstream.Epoch() != 1 {
+				t.Errorf("epoch %d, %+v", s.Upstream.Epoch(), st)
 			}
 			relistSome(t, s, "9", RelistOptions{}, objs)
 			wantOne(t, "listed again", s, "odd", "v1")
@@ -141,34 +141,34 @@ func TestFactsOfAList(t *testing.T) {
 		server := func(uid string) func(*listing.Facts) {
 			return func(f *listing.Facts) { f.Server.ClusterUID = uid }
 		}
-		must(t, s.WriteFacts(server("c0")))
+		must(t, s.Upstream.WriteFacts(server("c0")))
 		if !large {
 			relist(t, s, "5", RelistOptions{}, nil, 5)
 		}
-		r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+		r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 		must(t, err)
 		r.found.spilled = large
 		r.Ended = func(f *listing.Facts) { f.Listed, f.Restored = "9", false }
-		must(t, s.WriteFacts(func(f *listing.Facts) { f.Restored = true }))
+		must(t, s.Upstream.WriteFacts(func(f *listing.Facts) { f.Restored = true }))
 		must(t, r.Page([]runtime.Object{configMap("ns", "a", 7, nil)}))
-		s.NoteFacts(server("c2"))
+		s.Upstream.NoteFacts(server("c2"))
 		db.h.setHook(func(*bolt.Tx) error { return errRefused })
 		if _, err := r.Commit("9", time.Now()); !errors.Is(err, errRefused) {
 			t.Fatal(err)
 		}
 		want := listing.Facts{Server: listing.Server{ClusterUID: "c2"}, Restored: true}
-		if is := s.Facts(); is != want {
+		if is := s.Upstream.Facts(); is != want {
 			t.Errorf("large %v: %+v before the end", large, is)
 		}
 		db.h.setHook(nil)
 		_, err = r.Commit("9", time.Now())
 		must(t, err)
 		want.Listed, want.Restored = "9", false
-		if is, in := s.Facts(), s.metaNow().Facts; is != want || in != want || s.State().ClusterUID != "c2" {
+		if is, in := s.Upstream.Facts(), s.metaNow().Facts; is != want || in != want || s.State().ClusterUID != "c2" {
 			t.Errorf("large %v: %+v, in the file %+v", large, is, in)
 		}
 		closeTest(t, db)
-		if is := claimTest(t, openTest(t, path, Options{}), Claim{}).Facts(); is != want {
+		if is := claimTest(t, openTest(t, path, Options{}), Claim{}).Upstream.Facts(); is != want {
 			t.Errorf("large %v: %+v in the next life", large, is)
 		}
 	}

@@ -38,9 +38,11 @@ func TestFirstListOfOnePage(t *testing.T) {
 				}
 				began := time.Now()
 				before := db.Stats().Transactions.Count()
-				_, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+				_, err := s.Upstream.BeginRelist(RelistOptions{
+					OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 				must(t, err)
-				r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+				r, err := s.Upstream.BeginRelist(RelistOptions{
+					OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 				must(t, err)
 				must(t, r.PageTo(srv.list(), listing.Progress{ResourceVersion: "100", Newest: "100", Began: began}))
 				nothing(t, s)
@@ -50,7 +52,8 @@ func TestFirstListOfOnePage(t *testing.T) {
 				if n := db.Stats().Transactions.Count() - before; n != 0 {
 					t.Errorf("giving up a list that has written nothing took %d transactions", n)
 				}
-				r, err = s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+				r, err = s.Upstream.BeginRelist(RelistOptions{
+					OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 				must(t, err)
 				must(t, r.PageTo(srv.list(), listing.Progress{ResourceVersion: "100", Newest: "100", Began: began}))
 				if c.more {

@@ -34,12 +34,12 @@ func TestNamelessOfAnAbortedList(t *testing.T) {
 	}
 	srv.set(configMap("zz", "bad", 50, nil))
 	none := RelistOptions{OnError: func(runtime.Object, error) {}}
-	r, err := s.BeginRelist(none)
+	r, err := s.Upstream.BeginRelist(none)
 	must(t, err)
 	must(t, r.Page(srv.list()))
 	_, err = r.Commit("100", time.Now())
 	must(t, err)
-	if n := s.UnstoredObjects(); n != 1 {
+	if n := s.Feed.UnstoredObjects(); n != 1 {
 		t.Fatal(n)
 	}
 	for k, o := range srv {
@@ -47,7 +47,7 @@ func TestNamelessOfAnAbortedList(t *testing.T) {
 		n.ResourceVersion, n.Data = "200", map[string]string{"k": "new"}
 		srv[k] = n
 	}
-	r, err = s.BeginRelist(none)
+	r, err = s.Upstream.BeginRelist(none)
 	must(t, err)
 	must(t, r.Page(srv.list()[:8]))
 	if r.Journaled() == 0 {
@@ -56,7 +56,7 @@ func TestNamelessOfAnAbortedList(t *testing.T) {
 	closeTest(t, db)
 	db = openTest(t, path, Options{})
 	s = claimTest(t, db, c)
-	if n := s.UnstoredObjects(); n != 1 || s.State().ResourceVersion != "100" {
+	if n := s.Feed.UnstoredObjects(); n != 1 || s.State().ResourceVersion != "100" {
 		t.Errorf("at %s, of whose objects one is not stored, %d are noted as unstored", s.State().ResourceVersion, n)
 	}
 }
@@ -66,7 +66,7 @@ func TestNamelessOfAnAbortedList(t *testing.T) {
 func TestOpenListInTheJournal(t *testing.T) {
 	db := openTest(t, testPath(t), Options{JournalBytes: 20 << 10, maxCommitBytes: 1})
 	s := claimTest(t, db, Claim{})
-	s.SetTold(1 << 40)
+	s.Delivery.SetTold(1 << 40)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	srv := server{}
 	set := func(version string) {
@@ -79,7 +79,7 @@ func TestOpenListInTheJournal(t *testing.T) {
 	set("100")
 	relist(t, s, "100", RelistOptions{}, srv.list(), 20)
 	set("200")
-	r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
+	r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
 	must(t, err)
 	r.NewestPage("200")
 	all := srv.list()
@@ -135,9 +135,9 @@ func TestGoneUnderAnEarlierTransform(t *testing.T) {
 		return o, nil
 	}
 	s.SetTransformVersion("2")
-	s.TransformAgain(strip)
+	s.Feed.TransformAgain(strip)
 	h, _ = claimHandler(t, s, "h")
-	r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {},
+	r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {},
 		Transform: func(o runtime.Object) (runtime.Object, error) {
 			c := o.DeepCopyObject()
 			_, _ = strip(c)

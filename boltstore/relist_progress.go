@@ -89,7 +89,7 @@ func (r *Relist) useless(m *sourceMeta) string {
 }
 
 // DropPartial removes what an interrupted first list has stored. No relist may be under way.
-func (s *Claimed) DropPartial() error {
+func (s Upstream) DropPartial() error {
 	if s.metaNow().Contents != contentsPartial {
 		return nil
 	}

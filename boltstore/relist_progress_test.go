@@ -40,7 +40,7 @@ func (l *firstList) to(n int) listing.Progress {
 // begin begins a relist and returns how many pages an earlier attempt has read.
 func (l *firstList) begin(s *Claimed) (*Relist, int) {
 	l.t.Helper()
-	r, err := s.BeginRelist(l.o)
+	r, err := s.Upstream.BeginRelist(l.o)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestTakenUpCutAtEachCommit(t *testing.T) {
 			}
 			nothing(t, s)
 			ended = cutAfter(db, k, func() error {
-				r, err := s.BeginRelist(l.o)
+				r, err := s.Upstream.BeginRelist(l.o)
 				if err != nil {
 					return err
 				}

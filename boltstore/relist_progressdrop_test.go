@@ -114,7 +114,7 @@ func TestProgressDropped(t *testing.T) {
 	t.Run("said", func(t *testing.T) {
 		_, _, s, l := begun(t, Options{})
 		for range 2 {
-			if err := s.DropPartial(); err != nil {
+			if err := s.Upstream.DropPartial(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -125,7 +125,7 @@ func TestProgressDropped(t *testing.T) {
 	})
 	t.Run("emptied", func(t *testing.T) {
 		_, _, s, l := begun(t, Options{})
-		if err := s.Empty(); err != nil {
+		if err := s.Upstream.Empty(); err != nil {
 			t.Fatal(err)
 		}
 		gone(t, s, l)

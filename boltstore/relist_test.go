@@ -46,7 +46,8 @@ func TestRelistIsADiff(t *testing.T) {
 			t.Run(fmt.Sprint(commitBytes, "/", seed), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 2))
 				db := openTest(t, testPath(t), Options{maxCommitBytes: commitBytes})
-				s := claimTest(t, db, Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+				s := claimTest(t, db,
+					Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 				srv := server{}
 				for i := range 50 {
 					srv.set(configMap(fmt.Sprint("ns", i%4), fmt.Sprint("cm", i), i+1,
@@ -136,10 +137,10 @@ func TestOlderChangesAreDropped(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	feed := func(typ cache.DeltaType, obj *corev1.ConfigMap) {
 		t.Helper()
-		c, err := s.Prepare(typ, obj)
+		c, err := s.Feed.Prepare(typ, obj)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +270,7 @@ func TestIndexAddedWhileRelisting(t *testing.T) {
 						srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+101, map[string]string{"words": "w"}))
 					}
 				}
-				r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
+				r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -332,7 +333,7 @@ func TestIndexAddedToALargeList(t *testing.T) {
 	for i := range objs {
 		objs[i] = configMap("ns", fmt.Sprint("cm", i), i+11, map[string]string{"words": "w"})
 	}
-	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := s.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

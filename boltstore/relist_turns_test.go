@@ -13,20 +13,20 @@ func TestMaxRelists(t *testing.T) {
 	}
 	defer db.Close()
 	s := claimTest(t, db, Claim{})
-	one, err := s.WaitForTurn(t.Context())
+	one, err := s.Upstream.WaitForTurn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.WaitForTurn(t.Context()); err != nil {
+	if _, err := s.Upstream.WaitForTurn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.WaitForTurn(gone); err == nil {
+	if _, err := s.Upstream.WaitForTurn(gone); err == nil {
 		t.Fatal("a third turn")
 	}
 	one()
-	if _, err := s.WaitForTurn(t.Context()); err != nil {
+	if _, err := s.Upstream.WaitForTurn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

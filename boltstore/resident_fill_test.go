@@ -111,7 +111,7 @@ func TestLoadedAndReplayedOnce(t *testing.T) {
 	f.s = claimTest(t, f.db, Claim{Codec: counted, Indexers: indexers})
 	told := map[string]any{}
 	for from := []byte(nil); len(told) == 0 || from != nil; {
-		p, err := f.s.ServerPage(from, 50)
+		p, err := f.s.Delivery.ServerPage(from, 50)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +248,8 @@ func TestOnePointerAtTwoKeys(t *testing.T) {
 	o := configMap("ns", "both", 100, map[string]string{"words": "a"})
 	both := []string{"ns/one", "ns/two"}
 	for _, key := range both {
-		if err := f.s.TransactionByKey(cache.ThreadSafeStoreTransaction{Transaction: cache.Transaction{Type: cache.TransactionTypeAdd, Object: o}, Key: key}); err != nil {
+		if err := f.s.Filled.TransactionByKey(cache.ThreadSafeStoreTransaction{
+			Transaction: cache.Transaction{Type: cache.TransactionTypeAdd, Object: o}, Key: key}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -258,7 +259,8 @@ func TestOnePointerAtTwoKeys(t *testing.T) {
 		if keys, err := f.s.IndexKeys("words", "a"); err != nil || !slices.Equal(keys, both[n:]) {
 			t.Errorf("%v %v", keys, err)
 		}
-		if err := f.s.TransactionByKey(cache.ThreadSafeStoreTransaction{Transaction: cache.Transaction{Type: cache.TransactionTypeDelete}, Key: both[n]}); err != nil {
+		if err := f.s.Filled.TransactionByKey(cache.ThreadSafeStoreTransaction{
+			Transaction: cache.Transaction{Type: cache.TransactionTypeDelete}, Key: both[n]}); err != nil {
 			t.Fatal(err)
 		}
 		loadedInMemory(t, f.s)

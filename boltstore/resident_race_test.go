@@ -36,7 +36,7 @@ func TestResidentLosses(t *testing.T) {
 			t.Error("write:", err)
 		}
 	})
-	if _, err := s.ReadJournal(1); !errors.Is(err, ErrDamaged) || s.memory.shown() == nil {
+	if _, err := s.Feed.ReadJournal(1); !errors.Is(err, ErrDamaged) || s.memory.shown() == nil {
 		t.Error("in memory:", s.memory.shown() != nil, err)
 	}
 	serves(t, s, objs)
@@ -104,7 +104,7 @@ func TestLoadingEnds(t *testing.T) {
 	slow, db, first, second := slowly(t, 50_000)
 	var released sync.WaitGroup
 	released.Go(first.Release)
-	<-first.Ended()
+	<-first.Feed.Ended()
 	close(slow.go_)
 	released.Wait()
 	if err := second.Add(configMap("ns", "other", 101, nil)); err != nil {
@@ -239,7 +239,7 @@ func TestLateIndexFailsOnce(t *testing.T) {
 				f.s.Release()
 				f.s = claimTest(t, f.db, Claim{Indexers: indexers})
 				p := &testProducer{}
-				f.s.Attach(p)
+				f.s.Feed.Attach(p)
 				f.p = p
 				f.event(30, "y") // the index is incomplete
 			}

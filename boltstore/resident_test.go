@@ -33,7 +33,7 @@ func newResidentTest(t *testing.T, o Options, objects int) *residentTest {
 	f := &residentTest{t: t, srv: server{}, p: &testProducer{}}
 	f.db = openTest(t, testPath(t), o)
 	f.s = claimTest(t, f.db, Claim{Indexers: indexers})
-	f.s.Attach(f.p)
+	f.s.Feed.Attach(f.p)
 	for range objects {
 		f.set(f.rv, "x")
 	}
@@ -100,7 +100,7 @@ func TestPointersAreStable(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				page, err := f.s.ServerPage(nil, 100)
+				page, err := f.s.Delivery.ServerPage(nil, 100)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -181,7 +181,7 @@ func TestNeverBack(t *testing.T) {
 						fail("%v", err)
 					}
 				case 2:
-					p, err := f.s.ServerPage(nil, 100)
+					p, err := f.s.Delivery.ServerPage(nil, 100)
 					if err != nil {
 						fail("%v", err)
 					}
@@ -211,7 +211,7 @@ func TestNeverBack(t *testing.T) {
 		text := fmt.Sprintf("y%04d", n)
 		b := &Batch{}
 		for i := range 2 {
-			c, err := f.s.Prepare(cache.Updated, f.set(i, text))
+			c, err := f.s.Feed.Prepare(cache.Updated, f.set(i, text))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -225,7 +225,7 @@ func TestNeverBack(t *testing.T) {
 			typ = cache.Deleted
 		}
 		if n%8 < 2 {
-			c, err := f.s.Prepare(typ, large)
+			c, err := f.s.Feed.Prepare(typ, large)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,7 +279,7 @@ func TestResidentHidden(t *testing.T) {
 func TestResidentEmptied(t *testing.T) {
 	f := newResidentTest(t, Options{}, 10)
 	loadedInMemory(t, f.s)
-	if err := f.s.Empty(); err != nil {
+	if err := f.s.Upstream.Empty(); err != nil {
 		t.Fatal(err)
 	}
 	f.srv = server{}

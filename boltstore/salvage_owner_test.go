@@ -38,7 +38,7 @@ func TestPageOfAnotherSource(t *testing.T) {
 					}
 					relist(t, s, "9", RelistOptions{}, objs, 10)
 					p := &testProducer{}
-					s.Attach(p)
+					s.Feed.Attach(p)
 					for i := range 14 {
 						event(t, s, p, "Updated", configMap("default", "x", 10+i,
 							map[string]string{"of": ns, "text": string(bytes.Repeat([]byte("u"), 500))}), nil)
@@ -75,7 +75,7 @@ func TestPageOfAnotherSource(t *testing.T) {
 					}
 				}
 				for seq := uint64(1); ; {
-					entries, err := s.ReadJournal(seq)
+					entries, err := s.Feed.ReadJournal(seq)
 					for _, e := range entries {
 						if obj, err := e.Object(); err == nil && obj.(*corev1.ConfigMap).Data["of"] != "b" {
 							t.Errorf("entry %d is of another source", e.Seq)

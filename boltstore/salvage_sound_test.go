@@ -98,7 +98,7 @@ func randomCommits(t *testing.T, rnd *rand.Rand, path string, o Options) (states
 		}
 		relist(t, s, "500", RelistOptions{}, srv.list(), 50)
 		p := &testProducer{}
-		s.Attach(p)
+		s.Feed.Attach(p)
 		h, _ := claimHandler(t, s, "d")
 		tookReset(t, h)
 		sources = append(sources, source{s, p, h})

@@ -124,7 +124,7 @@ func TestJournalGap(t *testing.T) {
 			srv := stored(t, path, 20, 150, o)
 			if told {
 				s := claimTest(t, openTest(t, path, o), Claim{})
-				s.SetTold(s.State().Seq)
+				s.Delivery.SetTold(s.State().Seq)
 				s.Release()
 				closeTest(t, s.db)
 			}

@@ -40,7 +40,7 @@ func TestSourceTwice(t *testing.T) {
 	}
 	relist(t, s, "500", RelistOptions{}, srv.list(), 50)
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	size := os.Getpagesize()
 	list := func() (p pages.Page, root uint64, f *pages.File) { // the list of the sources
 		b, f, err := db.h.sourcesOnDisk()
@@ -104,7 +104,7 @@ func TestKeysTwice(t *testing.T) {
 	db := openTest(t, path, Options{Window: time.Nanosecond, ObjectMemory: -1})
 	s, srv := listed400(t, db)
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	leaves := itemPages(t, db)
 	leaf := leaves[3]
 	page := func(id int) []byte {
@@ -171,10 +171,10 @@ func TestLostNotes(t *testing.T) {
 	db := openTest(t, path, Options{Window: time.Nanosecond})
 	s, _ := listed400(t, db)
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	obj := configMap("ns", "cm000", 501, nil)
 	event(t, s, p, "Updated", obj, errors.New("refused"))
-	if s.UnstoredObjects() != 1 {
+	if s.Feed.UnstoredObjects() != 1 {
 		t.Fatal(s.State())
 	}
 	killed(t, db)
@@ -189,7 +189,7 @@ func TestLostNotes(t *testing.T) {
 		t.Fatal("not salvaged")
 	}
 	s = claimTest(t, db, Claim{Indexers: indexers})
-	if st := s.State(); s.UnstoredObjects() == 0 && st.Degraded == "" {
+	if st := s.State(); s.Feed.UnstoredObjects() == 0 && st.Degraded == "" {
 		t.Errorf("nothing says that cm000 must be read again: %+v", st)
 	}
 }
@@ -224,7 +224,7 @@ func TestStraySet(t *testing.T) {
 		}
 		s := claimTest(t, db, Claim{Indexers: indexers})
 		p := &testProducer{}
-		s.Attach(p)
+		s.Feed.Attach(p)
 		p.add(t, s, configMap("ns", "x", 600+10*boot, nil))
 		p.wait(t)
 		srv.set(configMap("ns", "x", 600+10*boot, nil))

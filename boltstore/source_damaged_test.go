@@ -52,7 +52,7 @@ func TestRotateWithDamagedMeta(t *testing.T) {
 	for i, c := range claims {
 		s := claimTest(t, db, c)
 		p := &testProducer{}
-		s.Attach(p)
+		s.Feed.Attach(p)
 		p.add(t, s, configMap("a", "b", i+1, nil))
 		p.wait(t)
 		s.Release()
@@ -76,7 +76,7 @@ func TestRotateWithDamagedMeta(t *testing.T) {
 	}
 	s := claimTest(t, db, claims[1])
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	p.add(t, s, configMap("a", "c", 10, nil))
 	p.wait(t)
 	if n := len(s.ListKeys()); n != 2 || s.Err() != nil || len(db.AsidePaths()) != 1 {

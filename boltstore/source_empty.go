@@ -11,7 +11,7 @@ import (
 
 // Empty removes the source's contents, because they belong to another cluster. The source
 // is then as if never listed. No deletes are journaled. Durable handlers are told a Reset.
-func (s *Claimed) Empty() error {
+func (s Upstream) Empty() error {
 	var m *sourceMeta
 	err := s.db.commit.wrote(s.source, s.db.h.update(func(tx *bolt.Tx) error {
 		if err := s.errReleased(); err != nil {
@@ -19,11 +19,10 @@ func (s *Claimed) Empty() error {
 		}
 		old := s.metaNow()
 		// Seqs go on, so that no receipt comes to mean another entry.
-		m = (&sourceMeta{Source: s.name, TypeHash: s.form.typeHash, APIVersion: old.APIVersion, Kind: old.Kind,
-			Scope: old.Scope, Names: old.Names, Categories: old.Categories, Columns: old.Columns,
-			Transform: s.form.transformVersion(), Epoch: old.Epoch + 1, NoPlain: old.NoPlain, Seq: old.Seq,
-			Told:     old.Seq,
-			Handlers: old.Handlers, Formed: old.Formed, Reformed: old.Reformed, Former: old.newest()}).clone()
+		m = (&sourceMeta{Source: s.name, described: old.described, formMeta: old.formMeta, Epoch: old.Epoch + 1,
+			NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq, Handlers: old.Handlers,
+			marksMeta: marksMeta{Former: old.newest()}}).clone()
+		m.TypeHash, m.Transform = s.form.typeHash, s.form.transformVersion()
 		m.claimedNow(s.db.device)
 		s.indices.complete(m, s.indices.set().fns) // of no objects
 		src, err := s.db.h.makeAnew(tx, s.id, m)
@@ -63,4 +62,4 @@ func (h *handle) makeAnew(tx *bolt.Tx, id string, m *sourceMeta) (sourceTx, erro
 
 // Epoch counts how often the source was emptied. Objects of different epochs have
 // nothing to do with one another.
-func (s *Claimed) Epoch() uint64 { return s.metaNow().Epoch }
+func (s Upstream) Epoch() uint64 { return s.metaNow().Epoch }

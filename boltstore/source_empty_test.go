@@ -16,15 +16,15 @@ func TestStandsIsOfACluster(t *testing.T) {
 	s := claimTest(t, db, Claim{})
 	objs := []runtime.Object{configMap("ns", "a", 1, nil)}
 	relistSome(t, s, "5", RelistOptions{}, objs)
-	s.NoteFacts(func(f *listing.Facts) { f.Stands = true })
-	must(t, s.Empty())
+	s.Upstream.NoteFacts(func(f *listing.Facts) { f.Stands = true })
+	must(t, s.Upstream.Empty())
 	relistSome(t, s, "6", RelistOptions{}, objs)
 	must(t, s.Add(configMap("ns", "b", 7, nil)))
-	if s.Facts().Stands || s.metaNow().Facts.Stands {
+	if s.Upstream.Facts().Stands || s.metaNow().Facts.Stands {
 		t.Error("in the same life")
 	}
 	closeTest(t, db)
-	if s := claimTest(t, openTest(t, path, Options{}), Claim{}); s.Facts().Stands {
+	if s := claimTest(t, openTest(t, path, Options{}), Claim{}); s.Upstream.Facts().Stands {
 		t.Error("in the next one")
 	}
 }

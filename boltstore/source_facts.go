@@ -7,7 +7,7 @@ import (
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
-// facts are the file's facts and what was noted since, see Claimed.NoteFacts.
+// facts are the file's facts and what was noted since, see Upstream.NoteFacts.
 type facts struct {
 	mu sync.Mutex
 	is listing.Facts
@@ -26,17 +26,17 @@ func (f *facts) note(change func(*listing.Facts)) {
 }
 
 // Facts are what the source's feeder has learned of the server, in this life or an earlier
-// one, see [Claimed.NoteFacts] and [Relist.Ended]. The store only keeps and shows them. They
+// one, see [Upstream.NoteFacts] and [Relist.Ended]. The store only keeps and shows them. They
 // are gone after Empty.
-func (s *Claimed) Facts() listing.Facts { return s.facts.now() }
+func (s Upstream) Facts() listing.Facts { return s.facts.now() }
 
 // NoteFacts changes the facts. The next commit or Release writes them; it causes no commit of
 // its own.
-func (s *Claimed) NoteFacts(change func(*listing.Facts)) { s.facts.note(change) }
+func (s Upstream) NoteFacts(change func(*listing.Facts)) { s.facts.note(change) }
 
 // WriteFacts is NoteFacts, and writes the facts at once, unless those in the file are so
 // already. After an error they are still noted.
-func (s *Claimed) WriteFacts(change func(*listing.Facts)) error {
+func (s Upstream) WriteFacts(change func(*listing.Facts)) error {
 	s.facts.note(change)
 	stored := s.metaNow().Facts
 	changed := stored
@@ -58,7 +58,7 @@ type comparison struct {
 // NoteCompared notes that the file was compared with a list of all objects, and that they
 // were the same. The next commit or Release writes it; it causes no commit of its own. A
 // relist notes by itself that it has compared.
-func (s *Claimed) NoteCompared() {
+func (s Upstream) NoteCompared() {
 	at, by := s.db.device.at(s.db.opts.Clock.Now())
 	s.compared.Store(&comparison{at, by})
 }

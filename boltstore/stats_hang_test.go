@@ -14,7 +14,7 @@ func TestAsksOfAHangingDisk(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	tried, goOn := make(chan struct{}, 100), make(chan struct{})
 	db.h.writeMu.Lock()
 	db.h.hook = func(*bolt.Tx) error {

@@ -25,7 +25,7 @@ func TestStats(t *testing.T) {
 	}
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	before := db.Stats()
 	p.add(t, s, configMap("a", "one", 1, nil), configMap("a", "two", 2, nil), configMap("a", "three", 3, nil),
 		configMap("a", "four", 4, nil))
@@ -66,7 +66,7 @@ func TestStatsOfAFailingDisk(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond, Clock: clk})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	var full atomic.Bool
 	tried, goOn := make(chan struct{}, 100), make(chan struct{})
 	db.h.writeMu.Lock()

@@ -160,7 +160,7 @@ func TestMoments(t *testing.T) {
 			o.JournalBytes = 1 << 20
 			db := openTest(t, testPath(t), o)
 			s, p := claimTest(t, db, Claim{}), &testProducer{}
-			s.Attach(p)
+			s.Feed.Attach(p)
 			if _, _, err := s.Moment(""); !errors.Is(err, ErrNotWhole) {
 				t.Fatalf("before the first list: %v", err)
 			}
@@ -228,7 +228,7 @@ func TestMoments(t *testing.T) {
 				[]runtime.Object{configMap("a", "y", 20, nil), configMap("a", "z", 27, nil)}, 10)
 			expect("26", "a/y")
 			expect("27", "a/y a/z")
-			if err := s.Empty(); err != nil {
+			if err := s.Upstream.Empty(); err != nil {
 				t.Fatal(err)
 			}
 			relist(t, s, "8", RelistOptions{}, []runtime.Object{configMap("a", "y", 7, nil)}, 10)
@@ -247,7 +247,7 @@ func TestMoments(t *testing.T) {
 func TestMomentsTrimmed(t *testing.T) {
 	db := openTest(t, testPath(t), Options{JournalBytes: 1})
 	s, p := claimTest(t, db, Claim{}), &testProducer{}
-	s.Attach(p)
+	s.Feed.Attach(p)
 	relist(t, s, "1", RelistOptions{}, []runtime.Object{configMap("a", "x", 1, nil)}, 10)
 	first, _, err := s.Moment("")
 	if err != nil {
@@ -255,7 +255,7 @@ func TestMomentsTrimmed(t *testing.T) {
 	}
 	for rv := 2; rv < 40; rv++ {
 		event(t, s, p, cache.Added, configMap("a", fmt.Sprint("y", rv), rv, nil), nil)
-		s.SetTold(s.State().Seq)
+		s.Delivery.SetTold(s.State().Seq)
 	}
 	if _, err := contentAt(s.Store, first, "", 10); !errors.Is(err, ErrTrimmed) {
 		t.Errorf("the first moment: %v", err)

@@ -67,7 +67,7 @@ func TestListWhole(t *testing.T) {
 				Options{Window: time.Nanosecond, Durability: DurabilityProcess, ObjectMemory: memory})
 			s := claimTest(t, db, Claim{})
 			p := &testProducer{}
-			s.Attach(p)
+			s.Feed.Attach(p)
 			w := &watcher{t: t, s: s.Store}
 			must := func(err error) {
 				t.Helper()
@@ -96,7 +96,7 @@ func TestListWhole(t *testing.T) {
 					1)
 			})
 			step("an event", "[a3 b2 own1]", func() { p.add(t, s, cm("a", 3)); p.wait(t) })
-			step("a bookmark", "-", func() { p.put(&Batch{ResourceVersion: "9"}); s.Flush(); p.wait(t) })
+			step("a bookmark", "-", func() { p.put(&Batch{ResourceVersion: "9"}); s.Feed.Flush(); p.wait(t) })
 			step("another event", "[a3 b11 own1]", func() { p.add(t, s, cm("b", 11)); p.wait(t) })
 			step("a list without differences", "-", func() {
 				relist(t, s, "11", RelistOptions{},
@@ -117,7 +117,7 @@ func TestListWhole(t *testing.T) {
 			step("its list of the same", "-", func() {
 				relist(t, s, "12", RelistOptions{}, server{"1": cm("a", 3), "2": cm("b", 12)}.list(), 3)
 			})
-			step("another cluster", "-", func() { must(s.Empty()) })
+			step("another cluster", "-", func() { must(s.Upstream.Empty()) })
 			step("an empty list", "[]", func() { relist(t, s, "20", RelistOptions{}, nil, 1) })
 			s.Release()
 			w.woken(true)
@@ -133,7 +133,7 @@ func TestListWhole(t *testing.T) {
 func TestChangedEnds(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess})
 	s := claimTest(t, db, Claim{})
-	s.Attach(&testProducer{})
+	s.Feed.Attach(&testProducer{})
 	relist(t, s, "5", RelistOptions{}, server{"1": configMap("ns", "a", 1, nil)}.list(), 1)
 	v, err := db.View(configMaps)
 	if err != nil {
@@ -165,9 +165,9 @@ func TestListWholeOfAProgram(t *testing.T) {
 	for _, first := range []func(*Claimed) error{
 		func(s *Claimed) error { return s.Add(configMap("ns", "a", 1, nil)) },
 		func(s *Claimed) error { return s.Replace(nil, "5") },
-		func(s *Claimed) error { return s.ReplaceByKey(nil, "5") },
+		func(s *Claimed) error { return s.Filled.ReplaceByKey(nil, "5") },
 		func(s *Claimed) error {
-			return s.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "k",
+			return s.Filled.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "k",
 				Transaction: cache.Transaction{Type: cache.TransactionTypeAdd, Object: configMap("ns", "a", 1, nil)}})
 		},
 	} {

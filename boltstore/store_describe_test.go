@@ -72,7 +72,7 @@ func TestDescribe(t *testing.T) {
 	if err := s.Describe(Description{Columns: columns}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Empty(); err != nil {
+	if err := s.Upstream.Empty(); err != nil {
 		t.Fatal(err)
 	}
 	known("set aside", db)

@@ -11,7 +11,7 @@ import (
 // file lacks or has in another version. Objects that could not be stored are among
 // these. only says whether the file has exactly the given number of objects besides those of
 // the keys in but.
-func (s *Claimed) Holds(listed []listing.Object, objects uint64, but []string) (
+func (s Upstream) Holds(listed []listing.Object, objects uint64, but []string) (
 	lacking []listing.Object, only bool, err error,
 ) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
@@ -43,7 +43,7 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64, but []string) (
 // Knows says whether the file has, at the change's key, the object that the change is
 // about. An earlier object with a note that a later one could not be stored counts, too.
 // Where there is only a note, a transform may have given the object another key before.
-func (s *Claimed) Knows(c *Change) (yes bool, err error) {
+func (s Feed) Knows(c *Change) (yes bool, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		g, k := src.contents(), index.AppendKey(nil, c.key)
 		raw, n := g.Items.Get(k), g.notes.get(k)
@@ -63,4 +63,4 @@ func (s *Claimed) Knows(c *Change) (yes bool, err error) {
 
 // ByMetadata says whether metadata is enough to recognise an object of a list. It is
 // not with a key function of the program's own.
-func (s *Claimed) ByMetadata() bool { return s.coder.metaKeys }
+func (s Upstream) ByMetadata() bool { return s.coder.metaKeys }

@@ -24,7 +24,7 @@ func TestHolds(t *testing.T) {
 	relist(t, s, "20", RelistOptions{}, srv.list(), 100)
 	holds := func(what string, list []listing.Object, lacking int, is bool) {
 		t.Helper()
-		l, only, err := s.Holds(list, uint64(len(list)), nil)
+		l, only, err := s.Upstream.Holds(list, uint64(len(list)), nil)
 		if err != nil || len(l) != lacking || only != is {
 			t.Errorf("%s: lacks %v, only those %v, %v", what, l, only, err)
 		}
@@ -47,16 +47,16 @@ func TestMetadataSizeIsKept(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
 	s := claimTest(t, db, Claim{})
-	if n := s.Facts().MetadataSize; n != 0 {
+	if n := s.Upstream.Facts().MetadataSize; n != 0 {
 		t.Error("nothing was seen, and", n)
 	}
-	s.NoteFacts(func(f *listing.Facts) { f.MetadataSize = 321 })
+	s.Upstream.NoteFacts(func(f *listing.Facts) { f.MetadataSize = 321 })
 	s.Release()
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	db = openTest(t, path, Options{})
-	if n := claimTest(t, db, Claim{}).Facts().MetadataSize; n != 321 {
+	if n := claimTest(t, db, Claim{}).Upstream.Facts().MetadataSize; n != 321 {
 		t.Error("kept:", n)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // TransactionByKey applies several writes in one commit, each at the key that it names,
 // whatever key the object has. If some cannot be stored, the error says so, and the
 // others are committed. A write of an unknown type does nothing.
-func (s *Claimed) TransactionByKey(txns ...cache.ThreadSafeStoreTransaction) error {
+func (s Filled) TransactionByKey(txns ...cache.ThreadSafeStoreTransaction) error {
 	_, errs := s.transact(len(txns), func(i int) (c *Change, obj any, err error) {
 		t := txns[i]
 		switch t.Type {
@@ -26,7 +26,7 @@ func (s *Claimed) TransactionByKey(txns ...cache.ThreadSafeStoreTransaction) err
 }
 
 // ReplaceByKey is Replace with the objects at the keys of the map.
-func (s *Claimed) ReplaceByKey(objs map[string]any, resourceVersion string) error {
+func (s Filled) ReplaceByKey(objs map[string]any, resourceVersion string) error {
 	changes := make(map[string]*Change, len(objs))
 	for key, obj := range objs {
 		c, err := s.writer.prepareAt(cache.Replaced, key, obj)
@@ -38,7 +38,7 @@ func (s *Claimed) ReplaceByKey(objs map[string]any, resourceVersion string) erro
 	return s.replaceBy(changes, resourceVersion)
 }
 
-func (s *Claimed) replaceBy(changes map[string]*Change, resourceVersion string) error {
+func (s Filled) replaceBy(changes map[string]*Change, resourceVersion string) error {
 	return s.write(&Batch{Changes: slices.Collect(maps.Values(changes)), ResourceVersion: resourceVersion,
 		seen: &resourceVersion, replaces: true})
 }

@@ -105,12 +105,12 @@ func (m *storeModel) open() {
 	}
 	m.s, m.p = claimTest(m.t, m.db, Claim{Indexers: fns, IndexVersions: versions}), &testProducer{}
 	m.s.SetTransformVersion(fmt.Sprint(m.transform))
-	m.s.ExpectProducer()
+	m.s.Feed.ExpectProducer()
 	for range m.writes {
 		m.write()
 	}
 	m.writes = 0
-	m.s.Attach(m.p)
+	m.s.Feed.Attach(m.p)
 }
 
 func (m *storeModel) close() { closeTest(m.t, m.db) }
@@ -183,9 +183,9 @@ func (m *storeModel) deliver() {
 		e := m.log[m.at]
 		m.at++
 		if m.refuse[e.obj.Name] && e.typ != cache.Deleted {
-			b.Changes = append(b.Changes, m.s.Unstored(e.obj, errRefused))
+			b.Changes = append(b.Changes, m.s.Feed.Unstored(e.obj, errRefused))
 		} else {
-			c, err := m.s.Prepare(e.typ, e.obj)
+			c, err := m.s.Feed.Prepare(e.typ, e.obj)
 			m.must(err)
 			b.Changes = append(b.Changes, c)
 		}

@@ -57,7 +57,7 @@ func (m *storeModel) check() {
 	st := m.s.State()
 	if m.fresh && st.Synced {
 		m.fresh = false
-		p, err := m.s.ServerPage(nil, 100)
+		p, err := m.s.Delivery.ServerPage(nil, 100)
 		m.must(err)
 		if p.Synced {
 			for _, o := range p.Objects {
@@ -76,7 +76,7 @@ func (m *storeModel) check() {
 		key, _, _ := strings.Cut(text, " at ")
 		noted[key] = true
 	}
-	p, err := m.s.ServerPage(nil, 100)
+	p, err := m.s.Delivery.ServerPage(nil, 100)
 	m.must(err)
 	shown := server{}
 	for _, o := range p.Objects {

@@ -34,7 +34,7 @@ func (m *storeModel) listNow() *modelList {
 // beginList begins a relist, or goes on with a first list that was interrupted.
 func (m *storeModel) beginList(o RelistOptions) (*Relist, *modelList) {
 	o.TakeUp = !o.NewTimeline && m.begun != nil && m.rnd.IntN(4) > 0
-	r, err := m.s.BeginRelist(o)
+	r, err := m.s.Upstream.BeginRelist(o)
 	m.must(err)
 	p, ok := r.TakenUp()
 	if !ok {
@@ -87,7 +87,7 @@ func (m *storeModel) list() { m.relist(false) }
 func (m *storeModel) relist(restored bool) {
 	if restored = restored || m.owes; restored {
 		m.owes = true
-		m.must(m.s.DropPartial())
+		m.must(m.s.Upstream.DropPartial())
 	}
 	setMaxCommitBytes(m.db, []int{1, 4000, 4 << 20}[m.rnd.IntN(3)])
 	refuse := maps.Clone(m.refuse)
@@ -145,7 +145,7 @@ func (m *storeModel) relist(restored bool) {
 			m.hidden[key] = m.hidden[key] || refuse[strings.TrimPrefix(key, "ns/")]
 		}
 	}
-	if n := m.s.UnstoredObjects(); n > 0 && !l.refused {
+	if n := m.s.Feed.UnstoredObjects(); n > 0 && !l.refused {
 		m.fail("%d objects are noted after a list without", n)
 	}
 }
@@ -214,7 +214,7 @@ func (m *storeModel) commitList(r *Relist, l *modelList) bool {
 // setAside has another cluster answer.
 func (m *storeModel) setAside() {
 	m.say("another cluster")
-	m.must(m.s.Empty())
+	m.must(m.s.Upstream.Empty())
 	m.told, m.hidden, m.seq, m.fresh, m.begun, m.owes = server{}, map[string]bool{}, m.s.State().Seq, true, nil, false
 	m.srv, m.log, m.past, m.at, m.ahead, m.rv = server{}, nil, nil, 0, 0, m.rnd.IntN(m.rv+1)
 	for range m.rnd.IntN(6) {

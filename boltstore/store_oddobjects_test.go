@@ -34,10 +34,10 @@ func TestOddObjects(t *testing.T) {
 				must(t, s.Add(at(1, "x")))
 				writes := map[string]error{
 					"Add": s.Add(obj), "Update": s.Update(obj), "Replace": s.Replace([]any{obj}, "5"),
-					"ReplaceByKey": s.ReplaceByKey(map[string]any{"a/o": obj}, "5"),
+					"ReplaceByKey": s.Filled.ReplaceByKey(map[string]any{"a/o": obj}, "5"),
 					"Transaction": asError(s.Transaction(cache.Transaction{Type: cache.TransactionTypeAdd,
 						Object: obj})),
-					"TransactionByKey": s.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "a/o",
+					"TransactionByKey": s.Filled.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "a/o",
 						Transaction: cache.Transaction{Type: cache.TransactionTypeUpdate, Object: obj}}),
 				}
 				for what, err := range writes {
@@ -111,9 +111,9 @@ func TestObjectsWithoutContent(t *testing.T) {
 	s := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "sets", Form: FormTyped},
 		Example: &noContent{}})
 	all := map[string]any{"a": &noContent{}, "b": &noContent{}, "c": &noContent{}}
-	must(t, s.ReplaceByKey(all, ""))
+	must(t, s.Filled.ReplaceByKey(all, ""))
 	waitMemory(s)
-	must(t, s.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "a",
+	must(t, s.Filled.TransactionByKey(cache.ThreadSafeStoreTransaction{Key: "a",
 		Transaction: cache.Transaction{Type: cache.TransactionTypeDelete}}))
 	waitMemory(s)
 	if keys, objs := s.ListKeys(), s.List(); len(keys) != 2 || len(objs) != 2 || s.memory.disagreed.Load() > 0 {

@@ -15,7 +15,7 @@ type Page struct {
 	Next []byte
 	// Seq is the number of the last journal entry that the page contains.
 	Seq uint64
-	// Epoch is that of the objects; see Claimed.Epoch.
+	// Epoch is that of the objects; see Upstream.Epoch.
 	Epoch uint64
 	// Synced is false, and the page empty, before the first list, and while the objects
 	// are outdated.
@@ -37,14 +37,14 @@ func (s *Store) Page(from []byte, n int) (p Page, err error) {
 // ServerPage is Page for handlers. It is not synced before the first list, and after the
 // program has stored objects itself not before the next one. It waits for objects that are
 // being loaded into memory: handlers and readers then have the same ones.
-func (s *Claimed) ServerPage(from []byte, n int) (p Page, err error) {
+func (s Delivery) ServerPage(from []byte, n int) (p Page, err error) {
 	s.memory.await()
 	return s.reader.pageFor(from, n, true)
 }
 
 // Latest says whether ServerPage would still return that page: nothing that handlers are
 // told has been committed since.
-func (s *Claimed) Latest(p Page) bool {
+func (s Delivery) Latest(p Page) bool {
 	m := s.metaNow()
 	return p.Synced && m.Seq == p.Seq && m.Epoch == p.Epoch
 }

@@ -19,11 +19,11 @@ func TestPageOfNone(t *testing.T) {
 				return len(p.Keys), p.Next, err
 			},
 			"ServerPage": func(from []byte) (int, []byte, error) {
-				p, err := s.ServerPage(from, n)
+				p, err := s.Delivery.ServerPage(from, n)
 				return len(p.Keys), p.Next, err
 			},
 			"PageStored": func(from []byte) (int, []byte, error) {
-				objs, next, err := s.PageStored(from, n)
+				objs, next, err := s.Filled.PageStored(from, n)
 				return len(objs), next, err
 			},
 		} {

@@ -159,7 +159,7 @@ func (s *source) Err() error {
 
 // Damaged is closed once Err is not nil. After a relist has healed the source, Damaged
 // returns another channel.
-func (s *Claimed) Damaged() <-chan struct{} {
+func (s Upstream) Damaged() <-chan struct{} {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.health.ch

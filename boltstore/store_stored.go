@@ -35,13 +35,13 @@ func idOf(r *format.Record) recordID { return recordID{r.Stored, r.CRC} }
 
 // FilledByProgram says whether the source is the program's own: no informer feeds it or
 // has listed it in an earlier life.
-func (s *Claimed) FilledByProgram() bool { return s.writer.filledByProgram(s.metaNow()) }
+func (s Filled) FilledByProgram() bool { return s.writer.filledByProgram(s.metaNow()) }
 
 func (w *writer) filledByProgram(m *sourceMeta) bool { return !w.expectsProducer() && !m.everListed() }
 
 // ExpectProducer notes that a producer will be attached. Until its first list the source
 // is not whole.
-func (s *Claimed) ExpectProducer() {
+func (s Feed) ExpectProducer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writer.expectant = true
@@ -64,7 +64,7 @@ func (s *source) Key(obj any) (string, error) {
 
 // GetStored is GetByKey with the time. It reads the file. An object that an informer has
 // stored has no time: its time is Lost.
-func (s *Claimed) GetStored(key string) (o Stored, exists bool, err error) {
+func (s Filled) GetStored(key string) (o Stored, exists bool, err error) {
 	err = s.reader.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 		r, ok := g.Items.Find(index.AppendKey(nil, key))
 		if !ok {
@@ -81,7 +81,7 @@ func (s *Claimed) GetStored(key string) (o Stored, exists bool, err error) {
 
 // PageStored is Page for objects with their times. With an error it returns the page's
 // other objects.
-func (s *Claimed) PageStored(from []byte, n int) (objs []Stored, next []byte, err error) {
+func (s Filled) PageStored(from []byte, n int) (objs []Stored, next []byte, err error) {
 	err = s.reader.read(func(m *sourceMeta, _ sourceTx, g contentsTx) error {
 		if g.Items == nil {
 			return nil
@@ -115,7 +115,7 @@ func (rd *reader) storedOf(m *sourceMeta, raws []layout.Raw, keep bool) ([]Store
 
 // DeleteStored removes objects in one commit. An object stays if its key has been stored
 // again since.
-func (s *Claimed) DeleteStored(objs ...Stored) error {
+func (s Filled) DeleteStored(objs ...Stored) error {
 	if len(objs) == 0 {
 		return nil
 	}

@@ -23,14 +23,14 @@ func storedTimes(t *testing.T, s *Claimed, clk *testingclock.FakeClock) string {
 	t.Helper()
 	var all []string
 	for from, more := []byte(nil), true; more; more = from != nil {
-		page, next, err := s.PageStored(from, 2)
+		page, next, err := s.Filled.PageStored(from, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, o := range page {
 			all = append(all, fmt.Sprintf("%s=%s %s", o.Key, o.Object.(*corev1.ConfigMap).Data["words"],
 				clk.Since(o.Time)))
-			one, ok, err := s.GetStored(o.Key)
+			one, ok, err := s.Filled.GetStored(o.Key)
 			if err != nil || !ok || one.Object != o.Object &&
 				one.Object.(*corev1.ConfigMap).ResourceVersion != o.Object.(*corev1.ConfigMap).ResourceVersion ||
 				!one.Time.Equal(o.Time) || one.Lost {
@@ -126,7 +126,7 @@ func TestDeleteStored(t *testing.T) {
 		}
 		get := func() Stored {
 			t.Helper()
-			o, ok, err := s.GetStored("a/o")
+			o, ok, err := s.Filled.GetStored("a/o")
 			if err != nil || !ok {
 				t.Fatal(ok, err)
 			}
@@ -141,17 +141,17 @@ func TestDeleteStored(t *testing.T) {
 		must(s.Add(at(5, "x")))
 		old := get()
 		must(s.Add(at(6, "y")))
-		must(s.DeleteStored(old))
+		must(s.Filled.DeleteStored(old))
 		if o := get(); o.Object.(*corev1.ConfigMap).ResourceVersion != "6" {
 			t.Fatal(o)
 		}
-		must(s.DeleteStored(get(), old))
-		if _, ok, err := s.GetStored("a/o"); ok || err != nil {
+		must(s.Filled.DeleteStored(get(), old))
+		if _, ok, err := s.Filled.GetStored("a/o"); ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		must(s.DeleteStored(old))
-		must(s.DeleteStored())
-		if s.FilledByProgram() == listed {
+		must(s.Filled.DeleteStored(old))
+		must(s.Filled.DeleteStored())
+		if s.Filled.FilledByProgram() == listed {
 			t.Error(listed)
 		}
 		if listed {
@@ -161,7 +161,7 @@ func TestDeleteStored(t *testing.T) {
 			}
 		}
 		s.Release()
-		if err := s.DeleteStored(old); !errors.Is(err, ErrClosed) {
+		if err := s.Filled.DeleteStored(old); !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
 	}
@@ -170,16 +170,16 @@ func TestDeleteStored(t *testing.T) {
 // TestFilledByInformer: a source with a queue is not the program's.
 func TestFilledByInformer(t *testing.T) {
 	s := claimTest(t, openTest(t, testPath(t), Options{Durability: DurabilityProcess}), Claim{})
-	if !s.FilledByProgram() {
+	if !s.Filled.FilledByProgram() {
 		t.Error("nobody else fills it")
 	}
-	s.Attach(&testProducer{})
-	if s.FilledByProgram() {
+	s.Feed.Attach(&testProducer{})
+	if s.Filled.FilledByProgram() {
 		t.Error("a queue fills it")
 	}
 	s = claimTest(t, openTest(t, testPath(t), Options{Durability: DurabilityProcess}), Claim{})
-	s.ExpectProducer()
-	if err := s.Add(at(5, "x")); err != nil || s.FilledByProgram() {
+	s.Feed.ExpectProducer()
+	if err := s.Add(at(5, "x")); err != nil || s.Filled.FilledByProgram() {
 		t.Error("a queue will fill it", err)
 	}
 	if objs, _, err := s.ListWhole(Contents{}); objs != nil || err != nil {

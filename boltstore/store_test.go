@@ -258,7 +258,7 @@ func TestClaims(t *testing.T) {
 		t.Fatalf("second claim: %v", err)
 	}
 	s.Release()
-	claimTest(t, db, Claim{}).Attach(&testProducer{})
+	claimTest(t, db, Claim{}).Feed.Attach(&testProducer{})
 	if _, err := db.Claim(Claim{Source: Source{Resource: "x"}, Example: &corev1.ConfigMap{}}); err == nil {
 		t.Fatal("a source without version was accepted")
 	}

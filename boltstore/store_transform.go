@@ -39,7 +39,7 @@ func (s *Claimed) SetTransformVersion(v string) {
 // more than the present transform leaves. They lack the parts that the earlier transform took away.
 // Namespace and name stay, also if the transform changes them.
 // fn is called from the goroutines of handlers.
-func (s *Claimed) TransformAgain(fn func(obj any) (any, error)) {
+func (s Feed) TransformAgain(fn func(obj any) (any, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.form.again = fn

@@ -43,7 +43,7 @@ func TestViewTellsClaim(t *testing.T) {
 		Labels:          map[string]string{"find": "precious"}}}}
 	relist := func(version string) {
 		t.Helper()
-		r, err := pods.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+		r, err := pods.Upstream.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestViewTellsClaim(t *testing.T) {
 		t.Fatal("the view does not see it:", err)
 	}
 	select {
-	case <-pods.Damaged():
+	case <-pods.Upstream.Damaged():
 	default:
 		t.Error("the claim does not know")
 	}

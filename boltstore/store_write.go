@@ -19,14 +19,14 @@ import (
 // that is not fed yet they are journaled, and take the resume point away.
 
 // Add stores obj, whatever was at its key.
-func (s *Claimed) Add(obj any) error { return s.writeOne(cache.Added, obj) }
+func (s *Claimed) Add(obj any) error { return s.Filled.writeOne(cache.Added, obj) }
 
 // Update does what Add does.
-func (s *Claimed) Update(obj any) error { return s.writeOne(cache.Updated, obj) }
+func (s *Claimed) Update(obj any) error { return s.Filled.writeOne(cache.Updated, obj) }
 
 // Delete removes the object at the key of obj. obj may be anything that has a key, such
 // as a cache.ExplicitKey.
-func (s *Claimed) Delete(obj any) error { return s.writeOne(cache.Deleted, obj) }
+func (s *Claimed) Delete(obj any) error { return s.Filled.writeOne(cache.Deleted, obj) }
 
 // writer is who writes the source, and what waits to be written. s.mu guards what has no lock.
 type writer struct {
@@ -54,7 +54,7 @@ func (w *writer) prepare(typ cache.DeltaType, obj any) (*Change, error) {
 	return w.finish(c)
 }
 
-func (s *Claimed) writeOne(typ cache.DeltaType, obj any) error {
+func (s Filled) writeOne(typ cache.DeltaType, obj any) error {
 	c, err := s.writer.prepare(typ, obj)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func seenIn(obj any) *string {
 // makeCurrent removes contents of another Go type or transform before the program
 // writes to a source that it fills itself. No list would replace them, and the new
 // objects would be hidden with them.
-func (s *Claimed) makeCurrent() error {
+func (s Filled) makeCurrent() error {
 	if !s.form.hidden() {
 		return nil
 	}
@@ -88,11 +88,11 @@ func (s *Claimed) makeCurrent() error {
 	}
 	s.db.log().Info("Warning: what the program has stored is removed, since it is outdated",
 		"source", s.name.String(), "reason", why)
-	return s.Empty()
+	return Upstream{s.source}.Empty()
 }
 
 // write commits a batch of the program's and waits for the commit.
-func (s *Claimed) write(b *Batch) error {
+func (s Filled) write(b *Batch) error {
 	if len(b.Changes) > 0 || b.replaces {
 		if err := s.makeCurrent(); err != nil {
 			return err
@@ -152,7 +152,7 @@ func (w *writer) fail(err error) {
 // Transaction applies several writes in one commit. The error names those that cannot be
 // stored; the others are committed. A write of an unknown type does nothing.
 func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError {
-	good, errs := s.transact(len(txns), func(i int) (*Change, any, error) {
+	good, errs := s.Filled.transact(len(txns), func(i int) (*Change, any, error) {
 		c, err := s.writer.prepareOf(txns[i])
 		return c, txns[i].Object, err
 	})
@@ -163,7 +163,7 @@ func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError
 }
 
 // transact commits what prepare makes of n writes. Each may be no change.
-func (s *Claimed) transact(n int, prepare func(i int) (c *Change, obj any, err error)) (good []int, errs []error) {
+func (s Filled) transact(n int, prepare func(i int) (c *Change, obj any, err error)) (good []int, errs []error) {
 	b := &Batch{}
 	good = []int{}
 	for i := range n {
@@ -202,25 +202,25 @@ func (w *writer) prepareOf(t cache.Transaction) (*Change, error) {
 func (s *Claimed) Replace(objs []any, resourceVersion string) error {
 	last := map[string]*Change{}
 	for _, obj := range objs {
-		c, err := s.Prepare(cache.Replaced, obj)
+		c, err := s.Feed.Prepare(cache.Replaced, obj)
 		if err != nil {
 			return err
 		}
 		last[c.key] = c
 	}
-	return s.replaceBy(last, resourceVersion)
+	return s.Filled.replaceBy(last, resourceVersion)
 }
 
 // Bookmark notes that everything up to rv has been stored. rv becomes the resume point
 // as in Replace.
 func (s *Claimed) Bookmark(rv string) {
-	if err := s.BookmarkErr(rv); err != nil && !errors.Is(err, ErrClosed) {
+	if err := s.Filled.BookmarkErr(rv); err != nil && !errors.Is(err, ErrClosed) {
 		s.db.log().Error(err, "Bookmark not stored", "source", s.name.String())
 	}
 }
 
 // BookmarkErr is Bookmark with its error.
-func (s *Claimed) BookmarkErr(rv string) error {
+func (s Filled) BookmarkErr(rv string) error {
 	return s.write(&Batch{ResourceVersion: rv, seen: &rv})
 }
 

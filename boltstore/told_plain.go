@@ -6,17 +6,17 @@ package boltstore
 
 // AwaitsPlain says whether a plain handler was added to the source since it was made, in
 // this life or an earlier one. It is true if the file does not know.
-func (s *Claimed) AwaitsPlain() bool { return !s.handlers.noPlain.Load() }
+func (s Delivery) AwaitsPlain() bool { return !s.handlers.noPlain.Load() }
 
 // AddsPlain says that a plain handler is being added. The next commit writes it, or
 // ExpectPlain does.
-func (s *Claimed) AddsPlain() { s.handlers.noPlain.Store(false) }
+func (s Delivery) AddsPlain() { s.handlers.noPlain.Store(false) }
 
 // ExpectPlain makes sure that the file says that a plain handler was added. Call it
 // before the handler's first call: the next life owes deletes only to handlers that it
 // knows about. It costs one commit in a source's whole time, and none if the first list
 // is committed after AddsPlain.
-func (s *Claimed) ExpectPlain() error {
+func (s Delivery) ExpectPlain() error {
 	if !s.metaNow().NoPlain {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (s *Claimed) ExpectPlain() error {
 // writes the told mark (work.stamp), or one within FlushInterval, and so does Release
 // (writeMarks). Empty moves the mark past all entries: they are
 // of another cluster.
-func (s *Claimed) SetTold(seq uint64) {
+func (s Delivery) SetTold(seq uint64) {
 	for {
 		old := s.handlers.told.Load()
 		if seq <= old || s.handlers.told.CompareAndSwap(old, seq) {

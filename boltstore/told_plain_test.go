@@ -16,8 +16,8 @@ func TestPlainHandlerOfALostSource(t *testing.T) {
 				must(t, os.WriteFile(path, nil, 0o600))
 			}
 			db := openTest(t, path, Options{})
-			if s := claimTest(t, db, Claim{}); s.AwaitsPlain() != emptied {
-				t.Errorf("a plain handler is awaited: %t", s.AwaitsPlain())
+			if s := claimTest(t, db, Claim{}); s.Delivery.AwaitsPlain() != emptied {
+				t.Errorf("a plain handler is awaited: %t", s.Delivery.AwaitsPlain())
 			}
 		})
 	}
@@ -29,12 +29,12 @@ func TestPlainHandlerOfADamagedMeta(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
 	s := claimTest(t, db, Claim{})
-	s.AddsPlain()
-	must(t, s.ExpectPlain())
+	s.Delivery.AddsPlain()
+	must(t, s.Delivery.ExpectPlain())
 	s.Release()
 	damageMeta(t, db)
 	must(t, db.Close())
-	if s := claimTest(t, openTest(t, path, Options{}), Claim{}); !s.AwaitsPlain() {
+	if s := claimTest(t, openTest(t, path, Options{}), Claim{}); !s.Delivery.AwaitsPlain() {
 		t.Error("no plain handler is awaited")
 	}
 }

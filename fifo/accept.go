@@ -30,7 +30,7 @@ func (q *Queue) accept(typ cache.DeltaType, obj any) error {
 	it := acceptedItem{rv: versionOf(obj), came: q.now()}
 	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); !tombstone &&
 		(it.rv == "" || typ == cache.Deleted && q.passed(it.rv)) {
-		q.store.NoteFacts(func(f *listing.Facts) { f.Stands = true })
+		q.store.Upstream.NoteFacts(func(f *listing.Facts) { f.Stands = true })
 	}
 	var err error
 	if it.change, err = q.prepare(typ, obj); err != nil {
@@ -38,10 +38,10 @@ func (q *Queue) accept(typ cache.DeltaType, obj any) error {
 		q.log.Error(err, "An object cannot be stored, it will be read again", "source", q.store.Source().String())
 		known := false
 		if it.change != nil { // it is gone all the same
-			known, _ = q.store.Knows(it.change) // after an error it is read again
+			known, _ = q.store.Feed.Knows(it.change) // after an error it is read again
 		}
 		if !known { // perhaps a transform has given it another key
-			it.change = q.store.Unstored(obj, err)
+			it.change = q.store.Feed.Unstored(obj, err)
 		}
 	}
 	if closed := q.enqueue(it); closed != nil {
@@ -69,16 +69,16 @@ const anyVersion = "0"
 
 func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error) {
 	var c *boltstore.Change
-	q.store.ShowsKind(obj)
+	q.store.Feed.ShowsKind(obj)
 	whole, err := q.transformed(obj)
 	if err == nil {
-		c, err = q.store.Prepare(typ, whole)
+		c, err = q.store.Feed.Prepare(typ, whole)
 	}
 	if err == nil || typ != cache.Deleted {
 		return c, err
 	}
 	// The final state cannot be stored, but the object is gone all the same.
-	c, keyErr := q.store.PrepareGone(obj)
+	c, keyErr := q.store.Feed.PrepareGone(obj)
 	if keyErr != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (q *Queue) Unstored() <-chan struct{} { return q.failure.came }
 func (q *Queue) Failed() (uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.counts.inFile >= q.failure.at && q.store.UnstoredObjects() == 0 {
+	if q.counts.inFile >= q.failure.at && q.store.Feed.UnstoredObjects() == 0 {
 		q.failure.last = nil
 	}
 	if q.hold.until != "" && q.failure.at > q.counts.inFile {
@@ -163,14 +163,14 @@ func (q *Queue) enqueue(it acceptedItem) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.batch.bytes >= q.most || q.listing {
-		slept := q.store.Slept()
+		slept := q.store.Upstream.Slept()
 		for (q.batch.bytes >= q.most || q.listing) && !q.closed {
 			if !q.listing {
 				q.release() // more is held than fits
 			}
 			q.cond.Wait()
 		}
-		it.came = it.came.Add(slept - q.store.Slept())
+		it.came = it.came.Add(slept - q.store.Upstream.Slept())
 	}
 	if q.closed {
 		return ErrClosed

@@ -336,7 +336,7 @@ func TestKindOfAnEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ExpectProducer()
+	s.Feed.ExpectProducer()
 	q := New(s, func(obj any) (any, error) {
 		obj.(*unstructured.Unstructured).SetKind("Other")
 		return obj, nil

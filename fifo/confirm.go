@@ -24,7 +24,7 @@ func (q *Queue) advance(rv string, at time.Time) {
 	if !q.version.reached {
 		return
 	}
-	q.version.confirmed, q.version.slept = at, q.store.Slept()
+	q.version.confirmed, q.version.slept = at, q.store.Upstream.Slept()
 	q.synchronize(q.counts.accepted)
 }
 
@@ -44,7 +44,7 @@ func (q *Queue) confirmedAt() time.Time {
 	if q.version.confirmed.Unix() <= 0 { // never
 		return q.version.confirmed
 	}
-	return q.version.confirmed.Add(q.version.slept - q.store.Slept())
+	return q.version.confirmed.Add(q.version.slept - q.store.Upstream.Slept())
 }
 
 // atLeast says whether version a is certainly b or later. A version that cannot be
@@ -58,7 +58,7 @@ func (q *Queue) checkSynced() {
 	if q.counts.syncAt == nil || q.counts.done < *q.counts.syncAt || cache.IsDone(q) {
 		return
 	}
-	if q.store.UnstoredObjects() > 0 {
+	if q.store.Feed.UnstoredObjects() > 0 {
 		return // so client-go's informer treats a list that it could not store
 	}
 	close(q.synced)
@@ -177,7 +177,7 @@ func (q *Queue) Confirmed() time.Time {
 
 // Age is how long before now the server last confirmed the accepted version. ok says
 // whether it has, in this life of the process. Time counts for which the machine slept or,
-// as far as that is known, a virtual machine was stopped (see boltstore.Claimed.Slept).
+// as far as that is known, a virtual machine was stopped (see boltstore.Upstream.Slept).
 // Otherwise setting the clock changes nothing.
 func (q *Queue) Age(now time.Time) (age time.Duration, ok bool) {
 	q.mu.Lock()

@@ -52,7 +52,7 @@ func (q *Queue) ConfirmListed(l Listed) (confirmed, stands bool) {
 	case !atLeast(q.hold.until, l.At):
 		q.hold.until = l.At
 	}
-	q.version.confirmed, q.version.slept, q.version.proven = l.Asked, q.store.Slept(), l.Asked
+	q.version.confirmed, q.version.slept, q.version.proven = l.Asked, q.store.Upstream.Slept(), l.Asked
 	q.synchronize(q.counts.inFile)
 	q.cond.Broadcast()
 	return true, true

@@ -298,8 +298,8 @@ func TestHeldFailure(t *testing.T) {
 			default:
 				t.Error("nobody is told")
 			}
-			if err := q.Flush(t.Context()); err != nil || s.UnstoredObjects() != 1 {
-				t.Errorf("%d unstored, %v", s.UnstoredObjects(), err)
+			if err := q.Flush(t.Context()); err != nil || s.Feed.UnstoredObjects() != 1 {
+				t.Errorf("%d unstored, %v", s.Feed.UnstoredObjects(), err)
 			}
 			if _, err := q.Failed(); err == nil {
 				t.Error("nothing has failed")

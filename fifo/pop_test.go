@@ -30,7 +30,7 @@ func TestWrittenAhead(t *testing.T) {
 		if _, ok, err := s.GetByKey(e.Key); !ok || err != nil {
 			t.Fatalf("%s was popped and is not stored: %v", e.Key, err)
 		}
-		if in, err := s.ReadJournal(e.Seq); err != nil || len(in) == 0 || in[0].Key != e.Key {
+		if in, err := s.Feed.ReadJournal(e.Seq); err != nil || len(in) == 0 || in[0].Key != e.Key {
 			t.Fatalf("%s was popped and is not in the journal: %v", e.Key, err)
 		}
 	}

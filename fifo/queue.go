@@ -126,7 +126,7 @@ var _ cache.QueueWithBatch = &Queue{}
 
 // New attaches a queue to a claimed store. Close the queue before you release the store.
 // transform, if not nil, is applied to each object before it is stored, and never in a
-// transaction. See also boltstore.Claimed.TransformAgain. The queue uses the file's logger
+// transaction. See also boltstore.Feed.TransformAgain. The queue uses the file's logger
 // and clock.
 func New(store *boltstore.Claimed, transform cache.TransformFunc) *Queue {
 	q := &Queue{store: store, transform: transform, now: store.Clock().Now, log: store.Logger(), most: maxBytes,
@@ -134,9 +134,9 @@ func New(store *boltstore.Claimed, transform cache.TransformFunc) *Queue {
 	q.failure.came = make(chan struct{}, 1)
 	q.cond.L = &q.mu
 	if transform != nil {
-		store.TransformAgain(q.transformed)
+		store.Feed.TransformAgain(q.transformed)
 	}
-	q.wake = store.Attach(q)
+	q.wake = store.Feed.Attach(q)
 	rv := store.State().ResourceVersion // no program's write takes it away any more
 	q.mu.Lock()
 	defer q.mu.Unlock()

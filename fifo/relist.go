@@ -86,10 +86,10 @@ func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (_ *
 	if q.transform != nil {
 		o.Transform = q.transformListed
 	}
-	if r.Relist, err = q.store.BeginRelist(o); err != nil {
+	if r.Relist, err = q.store.Upstream.BeginRelist(o); err != nil {
 		return nil, err
 	}
-	r.began, r.slept = q.now(), q.store.Sleeping()
+	r.began, r.slept = q.now(), q.store.Upstream.Sleeping()
 	if at, ok := r.TakenUp(); ok {
 		r.began = at.Began
 	}
@@ -209,7 +209,7 @@ func (r *Relist) end(ctx context.Context, rv, newest, target string, confirmed t
 	if rv == target {
 		q.version.reached = listed // even if there are no versions
 		q.advance(rv, confirmed)
-		q.version.confirmed, q.version.slept, q.version.proven = confirmed, q.store.Slept(), confirmed
+		q.version.confirmed, q.version.slept, q.version.proven = confirmed, q.store.Upstream.Slept(), confirmed
 	}
 	q.cond.Broadcast()
 	return nil

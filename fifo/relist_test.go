@@ -149,15 +149,15 @@ func TestUntransformableInAList(t *testing.T) {
 	if keys := s.ListKeys(); len(keys) != 2 || !slices.Contains(keys, "ns/b") || !slices.Contains(keys, "ns/c") {
 		t.Fatal(keys)
 	}
-	if n, err := q.Failed(); n != 1 || err == nil || s.UnstoredObjects() != 1 || q.HasSynced() {
-		t.Fatal(n, err, s.UnstoredObjects(), q.HasSynced())
+	if n, err := q.Failed(); n != 1 || err == nil || s.Feed.UnstoredObjects() != 1 || q.HasSynced() {
+		t.Fatal(n, err, s.Feed.UnstoredObjects(), q.HasSynced())
 	}
 	fails = false
 	if err := q.Replace([]any{object("b", 6), object("c", 3)}, "8"); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := q.Failed(); n != 1 || err != nil || s.UnstoredObjects() != 0 {
-		t.Fatal(n, err, s.UnstoredObjects())
+	if n, err := q.Failed(); n != 1 || err != nil || s.Feed.UnstoredObjects() != 0 {
+		t.Fatal(n, err, s.Feed.UnstoredObjects())
 	}
 }
 

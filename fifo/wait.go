@@ -111,9 +111,9 @@ func (q *Queue) Flush(ctx context.Context) error {
 	defer end()
 	go func() {
 		select {
-		case <-q.store.Closed():
+		case <-q.store.Feed.Closed():
 			end()
-		case <-q.store.Ended():
+		case <-q.store.Feed.Ended():
 			end()
 		case <-waiting.Done():
 		}
@@ -127,7 +127,7 @@ func (q *Queue) Flush(ctx context.Context) error {
 		if waiting.Err() != nil {
 			return cmp.Or(context.Cause(ctx), boltstore.ErrClosed)
 		}
-		q.store.Flush()
+		q.store.Feed.Flush()
 		q.cond.Wait()
 	}
 	return context.Cause(ctx)

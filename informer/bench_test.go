@@ -36,7 +36,8 @@ func BenchmarkWake(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { b.Error(err) }})
+	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{
+		OnError: func(_ runtime.Object, err error) { b.Error(err) }})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -109,14 +109,14 @@ func (inf *Informer) RemoveDurableHandler(name string) error {
 	}
 	inf.mu.Unlock()
 	if found == nil {
-		return inf.store.RemoveHandler(name)
+		return inf.store.Delivery.Remove(name)
 	}
 	// If its acknowledgements were not written, the removal makes that good, or says why it fails, too.
 	if stopped := inf.stopDurable(found); stopped != nil {
 		inf.store.Logger().V(2).Info("The acknowledgements of a durable handler that is being removed were not written",
 			"handler", name, "err", stopped)
 	}
-	return inf.store.RemoveHandler(name)
+	return inf.store.Delivery.Remove(name)
 }
 
 // stopDurable stops calling the handler; its name and pending keys stay.

@@ -60,7 +60,7 @@ func newDurableHandler(inf *Informer, name string, h DurableHandler, o DurableOp
 	d.idle.L = &d.mu
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	var err error
-	if d.claim, err = inf.store.ClaimHandler(name, d.changed); err != nil {
+	if d.claim, err = inf.store.Delivery.Claim(name, d.changed); err != nil {
 		d.cancel()
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 	l.cursor.Store(inf.toldAtStart)
 	inf.listeners[l] = struct{}{}
 	inf.handlerCame()
-	inf.store.AddsPlain()
+	inf.store.Delivery.AddsPlain()
 	if inf.running != nil {
 		inf.listenLocked(l)
 	}

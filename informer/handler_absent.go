@@ -34,13 +34,13 @@ func (inf *Informer) noteTold() {
 		told = min(told, r.l.cursor.Load())
 	}
 	inf.toldNow = max(inf.toldNow, told)
-	inf.store.SetTold(inf.toldNow)
+	inf.store.Delivery.SetTold(inf.toldNow)
 }
 
 // expectHandler holds the told mark for the first handler to come, if the source ever had
 // a plain one.
 func (inf *Informer) expectHandler() {
-	if !inf.store.AwaitsPlain() {
+	if !inf.store.Delivery.AwaitsPlain() {
 		return
 	}
 	l := &listener{inf: inf}

@@ -71,7 +71,7 @@ func newGapped(t *testing.T, lost bool) (g *gapped, last uint64) {
 		change(q.Add, name)
 	}
 	told := g.inf.store.State().Seq
-	g.inf.store.SetTold(told)
+	g.inf.store.Delivery.SetTold(told)
 	for i := range 3 {
 		change(q.Delete, fmt.Sprint("old", i))
 	}
@@ -121,7 +121,7 @@ func TestGapIsReplayed(t *testing.T) {
 func TestGapWithinAPage(t *testing.T) {
 	g, _ := newGapped(t, false)
 	l := g.l
-	l.replay = walk{active: true, begun: true, next: nil, epoch: g.inf.store.Epoch()}
+	l.replay = walk{active: true, begun: true, next: nil, epoch: g.inf.store.Upstream.Epoch()}
 	for range 3 {
 		l.page(&l.replay, func(any) { t.Error("told") })
 		if !l.replay.begun {

@@ -83,11 +83,11 @@ func (w *walk) read(l *listener) (boltstore.Page, error) {
 	if w.ahead != nil {
 		p := <-w.ahead
 		w.ahead = nil
-		if p.err == nil && l.inf.store.Latest(p.Page) {
+		if p.err == nil && l.inf.store.Delivery.Latest(p.Page) {
 			return p.Page, nil
 		}
 	}
-	return l.inf.store.ServerPage(w.next, l.inf.page)
+	return l.inf.store.Delivery.ServerPage(w.next, l.inf.page)
 }
 
 // readAhead reads the page at next while the handler is told the page before.
@@ -95,7 +95,7 @@ func (w *walk) readAhead(l *listener, next []byte) {
 	ahead := make(chan page, 1)
 	w.ahead = ahead
 	l.ahead.Go(func() {
-		p, err := l.inf.store.ServerPage(next, l.inf.page)
+		p, err := l.inf.store.Delivery.ServerPage(next, l.inf.page)
 		ahead <- page{p, err}
 	})
 }
@@ -165,7 +165,7 @@ func (l *listener) run() {
 func (l *listener) replaying() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.replayDue && (!l.replay.begun || l.replay.epoch != l.inf.store.Epoch()) {
+	if l.replayDue && (!l.replay.begun || l.replay.epoch != l.inf.store.Upstream.Epoch()) {
 		l.replay = walk{active: true}
 	}
 	l.replayDue = false
@@ -243,12 +243,12 @@ func (l *listener) entries(upto uint64) bool {
 	entries, inFile := l.inf.backlog.From(from)
 	if inFile {
 		var err error
-		entries, err = l.inf.store.ReadJournal(from)
+		entries, err = l.inf.store.Feed.ReadJournal(from)
 		next := upto + 1
 		switch {
 		case errors.Is(err, boltstore.ErrDamaged):
 			var failed error
-			if next, failed = l.inf.store.SkipJournal(from); failed != nil {
+			if next, failed = l.inf.store.Feed.SkipJournal(from); failed != nil {
 				return false
 			}
 		case err != nil:
@@ -366,7 +366,7 @@ func (l *listener) exited() {
 // the handler has been removed.
 func (l *listener) expected() bool {
 	for first := true; ; first = false {
-		err := l.inf.store.ExpectPlain()
+		err := l.inf.store.Delivery.ExpectPlain()
 		if err == nil {
 			return true
 		}

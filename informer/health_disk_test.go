@@ -16,6 +16,8 @@ func TestHealthBesideTheDisk(t *testing.T) {
 	w.create("one")
 	l := w.live(Options{}).run().synced()
 	writing, goOn := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(end) // before the life ends, even if the test fails
 	var once sync.Once
 	var under sync.WaitGroup
 	under.Go(func() { // no other transaction begins meanwhile
@@ -34,7 +36,7 @@ func TestHealthBesideTheDisk(t *testing.T) {
 	})
 	eventually(t, "the name is being written", func() bool {
 		stacks := make([]byte, 1<<20)
-		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("(*Claimed).ClaimHandler("))
+		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("boltstore.Delivery.Claim("))
 	})
 	late, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -54,7 +56,7 @@ func TestHealthBesideTheDisk(t *testing.T) {
 			t.Errorf("%s waits for the disk", name)
 		}
 	}
-	close(goOn)
+	end()
 	under.Wait()
 	eventually(t, "it is there", func() bool { return len(l.inf.Lags()) == 1 })
 }

@@ -88,7 +88,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 		return nil, err
 	}
 	lease.claimed()
-	store.ExpectProducer()
+	store.Feed.ExpectProducer()
 	if o.clock == nil {
 		o.clock = store.Clock()
 	}

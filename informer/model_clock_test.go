@@ -71,7 +71,7 @@ func (m *model) rest(o op) {
 		m.start()
 	}
 	if o.key&8 > 0 {
-		m.inf.store.ServerTime(m.clock.truth())
+		m.inf.store.Upstream.ServerTime(m.clock.truth())
 	}
 }
 

@@ -277,7 +277,7 @@ func (m *turmoil) settle() {
 		if d := m.differs(s, true); d != "" {
 			m.fault("source %d: %s: %+v", i, d, s.inf.State())
 		}
-		if e := s.inf.store.Epoch(); e > uint64(m.cluster) && !m.maimed {
+		if e := s.inf.store.Upstream.Epoch(); e > uint64(m.cluster) && !m.maimed {
 			m.fault("source %d: emptied %d times, there were %d other clusters", i, e, m.cluster)
 		}
 		if n := s.inf.store.State().Timeline; n > uint64(m.rewinds) && !m.maimed {
@@ -321,8 +321,9 @@ func (m *turmoil) notice(rev uint64) {
 	later := func(s *tsource) string {
 		st := s.inf.store.State()
 		for _, rv := range []string{st.ResourceVersion, s.inf.LastSyncResourceVersion(), st.NewestPage} {
-			if n, _ := strconv.ParseUint(rv, 10, 64); n > rev && st.Synced && !s.inf.store.Facts().Restored { // "" is 0
-				return fmt.Sprint(rv, " ", s.inf.State(), st.ResourceVersion, " epoch ", s.inf.store.Epoch(),
+			if n, _ := strconv.ParseUint(rv, 10, 64); n > rev && st.Synced &&
+				!s.inf.store.Upstream.Facts().Restored { // "" is 0
+				return fmt.Sprint(rv, " ", s.inf.State(), st.ResourceVersion, " epoch ", s.inf.store.Upstream.Epoch(),
 					" cluster ", m.cluster)
 			}
 		}

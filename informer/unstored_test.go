@@ -58,7 +58,7 @@ func (f *faults) options() Options {
 func (l *life) passed() *life {
 	l.t.Helper()
 	eventually(l.t, "at the server's version", func() bool {
-		l.inf.store.Flush()
+		l.inf.store.Feed.Flush()
 		return l.inf.Store().State().ResourceVersion == fmt.Sprint(l.sim.Revision())
 	})
 	return l

@@ -103,7 +103,7 @@ func (c *cluster) is() listing.Server {
 func (c *cluster) trace(ctx context.Context) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.origin = &origin{dated: c.store.ServerTime, conn: c.id.conn}
+	c.origin = &origin{dated: c.store.Upstream.ServerTime, conn: c.id.conn}
 	return c.origin.trace(ctx)
 }
 
@@ -144,7 +144,7 @@ func (c *cluster) empty(ctx context.Context, known boltstore.State, by listing.S
 	if err := c.queue.Flush(ctx); err != nil {
 		return err
 	}
-	if err := c.store.Empty(); err != nil {
+	if err := c.store.Upstream.Empty(); err != nil {
 		return err
 	}
 	c.note(finding{by: by, sure: true})
@@ -162,7 +162,7 @@ func (c *cluster) note(id finding) {
 	if !id.sure {
 		by = listing.Server{Address: by.Address}
 	}
-	err := c.store.WriteFacts(func(f *listing.Facts) {
+	err := c.store.Upstream.WriteFacts(func(f *listing.Facts) {
 		if id.other {
 			f.Server = listing.Server{}
 		}

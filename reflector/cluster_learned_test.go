@@ -65,7 +65,7 @@ func TestUIDLearnedLater(t *testing.T) {
 					}
 					f.recreate(1_000_000)
 					// the queue may not know yet
-					if !until(func() bool { return f.store.Epoch() == 1 && f.differs() == "" }) {
+					if !until(func() bool { return f.store.Upstream.Epoch() == 1 && f.differs() == "" }) {
 						t.Errorf("not emptied: %s", f.State())
 					}
 					f.ofTheCluster()

@@ -43,7 +43,7 @@ func TestThirdClusterBeforeTheList(t *testing.T) {
 			f.pace.ended()
 		}
 		f.recreate(2_000_000)
-		for f.store.Epoch() < 1 {
+		for f.store.Upstream.Epoch() < 1 {
 			after(time.Millisecond)
 		}
 		if f.store.State().Synced {

@@ -181,8 +181,9 @@ func (s *Reflector) proves(phase Phase) bool {
 // comparable says whether a list of metadata can be compared at all. It cannot if the
 // caller's list function leaves objects out.
 func (s *Reflector) comparable() bool {
-	return s.proving.mode != ConfirmBookmark && ordered(s.queue) && s.store.ByMetadata() && !s.store.Facts().Filtered &&
-		s.store.Err() == nil && s.store.UnstoredObjects() == 0
+	return s.proving.mode != ConfirmBookmark && ordered(s.queue) && s.store.Upstream.ByMetadata() &&
+		!s.store.Upstream.Facts().Filtered &&
+		s.store.Err() == nil && s.store.Feed.UnstoredObjects() == 0
 }
 
 // mayList says whether a list is to be compared with the file, since the file was resumed and
@@ -196,7 +197,7 @@ func (s *Reflector) mayList() bool {
 func metadataSize(store *boltstore.Claimed) (each, all int64) {
 	st := store.State()
 	n := int64(max(st.Objects, 1))
-	if each = int64(store.Facts().MetadataSize); each == 0 {
+	if each = int64(store.Upstream.Facts().MetadataSize); each == 0 {
 		each = int64(st.Bytes)*5/4/n + 128
 	}
 	return each, each * int64(st.Objects)
@@ -205,7 +206,7 @@ func metadataSize(store *boltstore.Claimed) (each, all int64) {
 // guessMetadata notes how large metadata is in a list, by some objects of a full one. The
 // file may not show it, since a transform may have taken fields away.
 func (s *Reflector) guessMetadata(objs []runtime.Object) {
-	if s.store.Facts().MetadataSize > 0 || len(objs) == 0 {
+	if s.store.Upstream.Facts().MetadataSize > 0 || len(objs) == 0 {
 		return
 	}
 	const typeMeta = 60
@@ -221,5 +222,5 @@ func (s *Reflector) guessMetadata(objs []runtime.Object) {
 		}
 		size += len(b) + typeMeta
 	}
-	s.store.NoteFacts(func(f *listing.Facts) { f.MetadataSize = uint64(size / len(some)) })
+	s.store.Upstream.NoteFacts(func(f *listing.Facts) { f.MetadataSize = uint64(size / len(some)) })
 }

@@ -38,9 +38,9 @@ func TestListFunctionThatLeavesOut(t *testing.T) {
 			}
 			after(time.Minute)
 			st := f.State()
-			if n := st.Relists[ReasonDiffers]; n != want || f.store.Facts().Filtered != (life > 0) ||
+			if n := st.Relists[ReasonDiffers]; n != want || f.store.Upstream.Facts().Filtered != (life > 0) ||
 				st.Uncompared != (life == 2) {
-				t.Errorf("life %d: %d relists, filtered %v, uncompared %v", life, n, f.store.Facts().Filtered,
+				t.Errorf("life %d: %d relists, filtered %v, uncompared %v", life, n, f.store.Upstream.Facts().Filtered,
 					st.Uncompared)
 			}
 			if life == 2 {
@@ -49,8 +49,8 @@ func TestListFunctionThatLeavesOut(t *testing.T) {
 						break
 					}
 				}
-				if st := f.State(); st.Relists[ReasonAudit] == 0 || f.store.Facts().Filtered {
-					t.Errorf("after an audit: relists %v, filtered %v", st.Relists, f.store.Facts().Filtered)
+				if st := f.State(); st.Relists[ReasonAudit] == 0 || f.store.Upstream.Facts().Filtered {
+					t.Errorf("after an audit: relists %v, filtered %v", st.Relists, f.store.Upstream.Facts().Filtered)
 				}
 			}
 			f.die(end)

@@ -72,7 +72,7 @@ func (s *Reflector) prove(ctx context.Context, t *template, changed *changedSinc
 		err = p.list(ctx)
 	}
 	if p.size > 0 && p.objects > 0 {
-		s.store.NoteFacts(func(f *listing.Facts) { f.MetadataSize = uint64(max(p.size/p.objects, 1)) })
+		s.store.Upstream.NoteFacts(func(f *listing.Facts) { f.MetadataSize = uint64(max(p.size/p.objects, 1)) })
 	}
 	if err == nil {
 		err = p.settle(ctx, fifo.Listed{Target: rv, Asked: asked, At: p.rv}, answered)
@@ -260,7 +260,7 @@ func (p *proof) compare(listed []listing.Object, about metav1.ListMeta) error {
 		return fmt.Errorf("%w: the list is of version %q, after %q, and %q is wanted", errNotWorth,
 			about.ResourceVersion, p.rv, p.least)
 	}
-	lacking, _, err := p.s.store.Holds(listed, 0, nil)
+	lacking, _, err := p.s.store.Upstream.Holds(listed, 0, nil)
 	if err != nil {
 		return err
 	}

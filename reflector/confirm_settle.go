@@ -165,7 +165,7 @@ func (p *proof) equal() (bool, error) {
 			others--
 		}
 	}
-	lacking, only, err := p.s.store.Holds(p.lacking, uint64(others), slices.Collect(maps.Keys(since)))
+	lacking, only, err := p.s.store.Upstream.Holds(p.lacking, uint64(others), slices.Collect(maps.Keys(since)))
 	if err == nil {
 		p.lacking = lacking
 	}
@@ -182,7 +182,7 @@ func (s *Reflector) compareAnswer(ctx context.Context, a *pageAnswer) (compared,
 	if err := s.queue.Flush(ctx); err != nil {
 		return false, false, err
 	}
-	lacking, only, err := s.store.Holds(a.listed, uint64(len(a.listed)), nil)
+	lacking, only, err := s.store.Upstream.Holds(a.listed, uint64(len(a.listed)), nil)
 	if err != nil || s.queue.AcceptedVersion() != listVersion(&a.about) {
 		return false, false, err
 	}
@@ -191,7 +191,7 @@ func (s *Reflector) compareAnswer(ctx context.Context, a *pageAnswer) (compared,
 
 // compared notes that the file is as a list has shown it.
 func (s *Reflector) compared() {
-	s.store.NoteCompared()
+	s.store.Upstream.NoteCompared()
 	s.status.setUncompared(false)
 	s.audit.compared()
 }

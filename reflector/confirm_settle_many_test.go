@@ -54,7 +54,7 @@ func TestLiesAboutMany(t *testing.T) {
 				tc.change(f)
 				if tc.n > 20 {
 					// too much for a question
-					f.store.NoteFacts(func(f *listing.Facts) { f.MetadataSize = startBytes/uint64(tc.n) + 1 })
+					f.store.Upstream.NoteFacts(func(f *listing.Facts) { f.MetadataSize = startBytes/uint64(tc.n) + 1 })
 				}
 				if strings.HasPrefix(name, "nothing waits") {
 					f.other()
@@ -116,9 +116,10 @@ func replaysOutOfOrder(f *fixture, lives int) {
 	f.delete("cm2")
 	f.reflect()
 	after(20 * time.Second)
-	if st := f.State(); f.differs() != "" || !f.queue.HasSynced() || st.Uncompared || f.store.Facts().Filtered {
+	if st := f.State(); f.differs() != "" || !f.queue.HasSynced() || st.Uncompared ||
+		f.store.Upstream.Facts().Filtered {
 		f.t.Errorf("%s, synced %v; %s, uncompared %v, filtered %v, relists %v",
-			f.differs(), f.queue.HasSynced(), st, st.Uncompared, f.store.Facts().Filtered, st.Relists)
+			f.differs(), f.queue.HasSynced(), st, st.Uncompared, f.store.Upstream.Facts().Filtered, st.Relists)
 	}
 }
 

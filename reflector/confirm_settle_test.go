@@ -427,7 +427,7 @@ func TestStrippedMetadata(t *testing.T) {
 		f.reflect()
 		after(100 * time.Millisecond)
 		if !f.queue.HasSynced() {
-			t.Errorf("%s, %d bytes of metadata each", f.State(), f.store.Facts().MetadataSize)
+			t.Errorf("%s, %d bytes of metadata each", f.State(), f.store.Upstream.Facts().MetadataSize)
 		}
 	})
 }

@@ -57,7 +57,7 @@ func TestListConfirms(t *testing.T) {
 				}
 				f.costs("woken", kubesim.Cost{Questions: 1 + tc.lists, FullReads: tc.lists, Watches: 2, Others: 1,
 					Bytes: 4000})
-				if size := f.store.Facts().MetadataSize; size == 0 {
+				if size := f.store.Upstream.Facts().MetadataSize; size == 0 {
 					t.Errorf("an object's metadata has %d bytes", size)
 				}
 				// Only at a start is it worth a list.
@@ -221,7 +221,7 @@ func TestListIsWorthIt(t *testing.T) {
 				}
 				f.list()
 				if tc.seen {
-					f.store.NoteFacts(func(f *listing.Facts) { f.MetadataSize = 640 })
+					f.store.Upstream.NoteFacts(func(f *listing.Facts) { f.MetadataSize = 640 })
 				}
 				f.asleep2()
 				f.sim.SetBandwidth(tc.bandwidth)

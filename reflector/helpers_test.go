@@ -135,7 +135,7 @@ func warm(t *testing.T) {
 	if err := f.queue.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.store.ReadJournal(1); err != nil {
+	if _, err := f.store.Feed.ReadJournal(1); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -34,7 +34,7 @@ func (s *Reflector) wentBack(ctx context.Context) (bool, error) {
 // ask asks for the server's version and for its cluster, once after the link has broken.
 // It returns the reason for a relist, if there must be one.
 func (s *Reflector) ask(ctx context.Context) (string, error) {
-	began, slept := s.clock.Now(), s.store.Sleeping()
+	began, slept := s.clock.Now(), s.store.Upstream.Sleeping()
 	s.proving.keep(nil)
 	rv, listed, err := s.question(ctx)
 	if err != nil {
@@ -103,9 +103,9 @@ func (s *Reflector) newest() string {
 // too: by then the server may have overtaken the file's version.
 func (s *Reflector) restored() {
 	s.link.restored()
-	err := s.store.DropPartial() // what it has was never shown
+	err := s.store.Upstream.DropPartial() // what it has was never shown
 	if err == nil && s.hasContents() {
-		err = s.store.WriteFacts(func(f *listing.Facts) { f.Restored = true })
+		err = s.store.Upstream.WriteFacts(func(f *listing.Facts) { f.Restored = true })
 	}
 	if err != nil {
 		s.log.V(1).Info("It could not be noted that the server was restored", "source", s.store.Source().String(),
@@ -120,7 +120,7 @@ func (s *Reflector) restored() {
 // server states the file's own version and nothing shows that versions move. Then a list
 // that equals the file shows as much as a relist, if that compares versions, too.
 func (s *Reflector) saysNothing(rv string, equal bool) bool {
-	f := s.store.Facts()
+	f := s.store.Upstream.Facts()
 	if f.Stands {
 		return true
 	}
@@ -137,7 +137,7 @@ func (s *Reflector) etcds() bool {
 // fails if the answer has none and the last list had one.
 func (s *Reflector) serverVersion(ctx context.Context) (string, error) {
 	rv, err := s.requests.version(s.cluster.trace(ctx))
-	if err == nil && rv == "" && s.store.Facts().Listed != "" {
+	if err == nil && rv == "" && s.store.Upstream.Facts().Listed != "" {
 		err = fmt.Errorf("%w: it has no resourceVersion, and the last one had", errNoList)
 	}
 	return rv, err

@@ -48,7 +48,7 @@ func (l *lister) same(ctx context.Context, retried bool) error {
 func (l *lister) isList(list runtime.Object, kept []listing.Object) error {
 	m, err := meta.ListAccessor(list)
 	if err != nil || m.GetResourceVersion() != "" || meta.LenList(list)+len(kept) > 0 ||
-		cmp.Or(l.at.rv, l.s.store.Facts().Listed) == "" {
+		cmp.Or(l.at.rv, l.s.store.Upstream.Facts().Listed) == "" {
 		return err
 	}
 	return fmt.Errorf("%w: it has neither objects nor a resourceVersion, and the last one had", errNoList)

@@ -80,7 +80,7 @@ func New(
 		status:   status{state: State{Phase: PhaseStarting, Since: now}},
 	}
 	s.cluster = cluster{server: server, requests: &s.requests, queue: queue, store: store, log: log, broken: time.Now()}
-	if store.Facts().Restored {
+	if store.Upstream.Facts().Restored {
 		s.link.restored()
 	}
 	s.audit = audit{every: auditAfter(o.AuditEvery), store: store, clock: clock}

@@ -66,7 +66,7 @@ func (s *Reflector) relist(ctx context.Context, reason string) error {
 
 // noteFiltered notes whether the caller's list function shows something else than the server.
 func (s *Reflector) noteFiltered(filtered bool) {
-	if err := s.store.WriteFacts(func(f *listing.Facts) { f.Filtered = filtered }); err != nil {
+	if err := s.store.Upstream.WriteFacts(func(f *listing.Facts) { f.Filtered = filtered }); err != nil {
 		s.log.V(1).Info("It could not be noted whether lists of metadata are of use",
 			"source", s.store.Source().String(), "err", err)
 	}
@@ -129,7 +129,7 @@ type turn struct {
 }
 
 func (t *turn) take(ctx context.Context) (err error) {
-	t.done, err = t.store.WaitForTurn(ctx)
+	t.done, err = t.store.Upstream.WaitForTurn(ctx)
 	return err
 }
 

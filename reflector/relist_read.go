@@ -111,7 +111,7 @@ func (s *Reflector) startList(ctx context.Context, reason, sign string, t *turn)
 	l.o = boltstore.RelistOptions{
 		NewTimeline: s.link.is(linkRestored) && s.hasContents(),
 		ClusterUID:  s.cluster.is().ClusterUID, Server: s.cluster.server, TakeUp: !s.link.owesNote(),
-		Content: sign == "" || sign != s.store.Facts().ServedForm,
+		Content: sign == "" || sign != s.store.Upstream.Facts().ServedForm,
 		Audit:   reason == ReasonDiffers || reason == ReasonAudit,
 	}
 	if !l.o.NewTimeline && s.store.State().Synced {

@@ -53,8 +53,9 @@ func TestRestoreRemembered(t *testing.T) {
 			t.Errorf("%s, %+v", diff, f.State())
 		}
 		if st := f.State(); st.Relists[ReasonRestored] != 1 || f.store.State().Timeline != 1 ||
-			f.store.Facts().Restored {
-			t.Errorf("%v, timeline %d, restored %v", st.Relists, f.store.State().Timeline, f.store.Facts().Restored)
+			f.store.Upstream.Facts().Restored {
+			t.Errorf("%v, timeline %d, restored %v", st.Relists, f.store.State().Timeline,
+				f.store.Upstream.Facts().Restored)
 		}
 	})
 }
@@ -71,8 +72,9 @@ func TestRestoredThenAnotherCluster(t *testing.T) {
 			t.Fatal("not synced again")
 		}
 		f.ofTheCluster()
-		if f.store.Facts().Restored || f.store.Epoch() != 1 || f.store.State().Timeline != 0 {
-			t.Error(f.store.Facts().Restored, f.store.Epoch(), f.store.State().Timeline, f.State().Relists)
+		if f.store.Upstream.Facts().Restored || f.store.Upstream.Epoch() != 1 || f.store.State().Timeline != 0 {
+			t.Error(f.store.Upstream.Facts().Restored, f.store.Upstream.Epoch(), f.store.State().Timeline,
+				f.State().Relists)
 		}
 	})
 }

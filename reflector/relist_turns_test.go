@@ -20,7 +20,7 @@ func TestTurnsWhileOffline(t *testing.T) {
 		take := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			done, err := f.store.WaitForTurn(ctx)
+			done, err := f.store.Upstream.WaitForTurn(ctx)
 			if err == nil {
 				turns = append(turns, done)
 			}

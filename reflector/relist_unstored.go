@@ -34,7 +34,7 @@ type unstored struct {
 // unstored object.
 func (u *unstored) in() (d time.Duration, due bool) {
 	_, failed := u.queue.Failed()
-	none := u.store.UnstoredObjects() == 0
+	none := u.store.Feed.UnstoredObjects() == 0
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := u.clock.Now()
@@ -55,12 +55,12 @@ func (u *unstored) in() (d time.Duration, due bool) {
 // due says whether it is time.
 func (u *unstored) due() bool {
 	d, due := u.in()
-	return due && d == 0 && u.store.UnstoredObjects() > 0
+	return due && d == 0 && u.store.Feed.UnstoredObjects() > 0
 }
 
 // tried: everything has been listed, or could not be.
 func (u *unstored) tried() {
-	if u.store.UnstoredObjects() == 0 {
+	if u.store.Feed.UnstoredObjects() == 0 {
 		return
 	}
 	u.mu.Lock()

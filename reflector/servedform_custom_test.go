@@ -115,7 +115,7 @@ func TestFormChangesBeneathAWatch(t *testing.T) {
 		f := customFixtureOver(t, sim, Options{clock: clock.RealClock{}, AuditEvery: time.Hour})
 		f.reflect()
 		after(time.Minute)
-		sign := f.store.Facts().ServedForm
+		sign := f.store.Upstream.Facts().ServedForm
 		if err := errors.Join(sim.Reform(widget("second", "blue")), sim.Update(widget("third", "red"))); err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestFormChangesBeneathAWatch(t *testing.T) {
 			len(st.Relists) != 2 {
 			t.Errorf("the file has %s: %v", got, st.Relists)
 		}
-		if now := f.store.Facts().ServedForm; now == "" || now == sign {
+		if now := f.store.Upstream.Facts().ServedForm; now == "" || now == sign {
 			t.Errorf("the sign is %q, after %q", now, sign)
 		}
 	})

@@ -123,7 +123,7 @@ func TestFormIsNotAnswered(t *testing.T) {
 				}
 				failing.Store(false)
 				f.relisted()
-				if f.store.Facts().ServedForm == "" {
+				if f.store.Upstream.Facts().ServedForm == "" {
 					t.Error("the form is not asked for any more")
 				}
 				if decoded, _, _ := f.relisted(); decoded > 0 {
@@ -189,7 +189,7 @@ func TestFormChangesDuringTheFirstList(t *testing.T) {
 				if diff := f.differs(); diff != "" {
 					t.Error(diff)
 				}
-				if f.store.Facts().ServedForm == "" {
+				if f.store.Upstream.Facts().ServedForm == "" {
 					t.Error("the form is not known afterwards")
 				}
 			})

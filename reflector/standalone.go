@@ -192,7 +192,7 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 	}
 	s.mu.Lock()
 	s.seq = s.store.State().Seq
-	s.store.SetTold(s.seq)
+	s.store.Delivery.SetTold(s.seq)
 	at := place{Seq: s.seq, RV: rv}
 	s.mu.Unlock()
 	return s.page(at, o.Limit)
@@ -219,7 +219,7 @@ func (s *Standalone) purged() runtime.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seq = s.store.State().Seq // the list shows the deletes
-	s.store.SetTold(s.seq)
+	s.store.Delivery.SetTold(s.seq)
 	return &metav1.List{}
 }
 
@@ -272,7 +272,7 @@ func (s *Standalone) page(at place, limit int64) (runtime.Object, error) {
 		if limit > 0 {
 			n = min(n, int(limit)-len(list.Items))
 		}
-		p, err := s.store.ServerPage(at.Next, n)
+		p, err := s.store.Delivery.ServerPage(at.Next, n)
 		if err != nil {
 			return nil, err
 		}

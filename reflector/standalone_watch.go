@@ -102,7 +102,7 @@ func (s *Standalone) deliver(d cache.Delta) {
 		s.mu.Lock()
 		if sent {
 			s.seq = seq
-			s.store.SetTold(seq)
+			s.store.Delivery.SetTold(seq)
 			return
 		}
 		if s.current == w {

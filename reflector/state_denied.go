@@ -38,7 +38,7 @@ func (s *Reflector) denied(ctx context.Context, err error) {
 		return
 	}
 	if !s.store.State().Synced { // the pages of an interrupted list go, too
-		if err := s.store.DropPartial(); err != nil {
+		if err := s.store.Upstream.DropPartial(); err != nil {
 			s.log.Error(err, "The server refuses these objects, and those already listed could not be removed yet",
 				"source", s.store.Source().String())
 		}

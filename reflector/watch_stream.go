@@ -81,7 +81,7 @@ func (w *watcher) follow(ctx context.Context, take func(watch.Event) error) erro
 	defer w.again.stop()
 	w.audit.reset(w.readIn())
 	w.again.reset(w.s.unstored.in())
-	w.damaged = w.s.store.Damaged()
+	w.damaged = w.s.store.Upstream.Damaged()
 	for {
 		ev, end, err := w.next(ctx)
 		if end || err != nil {

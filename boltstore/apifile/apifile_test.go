@@ -131,7 +131,7 @@ func TestNoPages(t *testing.T) {
 	expect(t, h, path+exact, 200, "a/b a/d b/a")
 	expect(t, h, path+"&resourceVersion=10", 200, "a/b a/d b/a") // with a limit that is exact, too
 	expect(t, h, "/api/v1/namespaces/a/configmaps?"+exact, 200, "a/b a/d")
-	if err := s.Empty(); err != nil {
+	if err := s.Upstream.Empty(); err != nil {
 		t.Fatal(err)
 	}
 	filetest.Relist(t, s, "15", configMap("a", "b", 1))
@@ -215,7 +215,7 @@ func TestAge(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	db := filetest.Open(t, boltstore.Options{Clock: clock, TrustClock: true})
 	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
-	r, err := s.BeginRelist(boltstore.RelistOptions{})
+	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -231,7 +231,7 @@ func TestContentsGoMeanwhile(t *testing.T) {
 		w.at = func() {
 			if !gone {
 				gone = true
-				if err := s.Empty(); err != nil {
+				if err := s.Upstream.Empty(); err != nil {
 					t.Error(err)
 				}
 			}

@@ -237,7 +237,7 @@ func (p *program) step() {
 		}
 	case r < 46 && p.whole:
 		p.did("setaside")
-		p.must(p.s.Empty())
+		p.must(p.s.Upstream.Empty())
 		p.whole = false
 		p.past = nil
 	case r < 48 && p.whole: // restored

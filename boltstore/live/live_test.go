@@ -68,7 +68,8 @@ func worldIn(t testing.TB, path string, o boltstore.Options, n, size int) (*bolt
 // relist makes n secrets the contents of the source.
 func relist(t testing.TB, s *boltstore.Claimed, n, size int, version string) {
 	t.Helper()
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
+	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{
+		OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +326,7 @@ func slowToRead() limits {
 // limits may end such a client's request, too. It then asks again.
 func served(t *testing.T, path string, s *boltstore.Claimed) {
 	t.Helper()
-	if err := s.WriteFacts(func(f *listing.Facts) { f.Server.Address = "https://a" }); err != nil {
+	if err := s.Upstream.WriteFacts(func(f *listing.Facts) { f.Server.Address = "https://a" }); err != nil {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

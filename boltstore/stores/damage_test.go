@@ -152,14 +152,14 @@ func TestMendKeepsTimes(t *testing.T) {
 		must(0, c.Add(&token{name, "value of the " + name}))(t)
 	}
 	clk.Step(time.Minute)
-	must(0, c.Mend())(t) // it is whole
+	must(0, c.Filled.Mend())(t) // it is whole
 	damageOpen(t, path, "value of the bad", "value of the BAD")
 	if _, _, err := c.GetByKey("bad"); !errors.Is(err, boltstore.ErrDamaged) {
 		t.Error(err)
 	}
 	clk.Step(time.Minute)
-	must(0, c.Mend())(t)
-	if o, ok, err := c.GetStored("good"); !ok || err != nil || clk.Since(o.Time) != 2*time.Minute {
+	must(0, c.Filled.Mend())(t)
+	if o, ok, err := c.Filled.GetStored("good"); !ok || err != nil || clk.Since(o.Time) != 2*time.Minute {
 		t.Errorf("%+v %v %v", o, ok, err)
 	}
 	if keys := c.ListKeys(); len(keys) != 1 || c.Err() != nil {

@@ -51,7 +51,7 @@ func NewTTLStore(s *boltstore.Claimed, ttl time.Duration) (cache.Store, error) {
 // Entries are runtime.Objects of one Go type. LastStoreSyncResourceVersion also moves
 // with Add. Replace stores all objects or none.
 func NewExpirationStore(s *boltstore.Claimed, policy cache.ExpirationPolicy) (cache.Store, error) {
-	if !s.FilledByProgram() {
+	if !s.Filled.FilledByProgram() {
 		return nil, fmt.Errorf("stores: %s is the source of an informer; claim a source of its own for entries "+
 			"that expire", s.Source())
 	}
@@ -82,7 +82,7 @@ func current(s *boltstore.Claimed) error {
 func empty(s *boltstore.Claimed, why string) error {
 	s.Logger().Info("Warning: the store begins empty; its objects in the file are removed",
 		"source", s.Source().String(), "reason", why)
-	return s.Empty()
+	return s.Upstream.Empty()
 }
 
 // expiring is a store whose entries expire.
@@ -102,7 +102,7 @@ func (e *expiring) expired(o boltstore.Stored) (hide, remove bool) {
 func (e *expiring) sweep() ([]any, error) {
 	objs := []any{}
 	for from, more := []byte(nil), true; more; more = from != nil {
-		page, next, err := e.s.PageStored(from, 1000)
+		page, next, err := e.s.Filled.PageStored(from, 1000)
 		if err != nil && !errors.Is(err, boltstore.ErrDamaged) {
 			return objs, err
 		}
@@ -124,7 +124,7 @@ func (e *expiring) sweep() ([]any, error) {
 
 // remove removes expired entries. If that fails they stay hidden, and the next read
 // tries again; DB.Err says why commits fail.
-func (e *expiring) remove(gone ...boltstore.Stored) { _ = e.s.DeleteStored(gone...) }
+func (e *expiring) remove(gone ...boltstore.Stored) { _ = e.s.Filled.DeleteStored(gone...) }
 
 // List implements cache.Store.
 func (e *expiring) List() []any {
@@ -148,7 +148,7 @@ func (e *expiring) Get(obj any) (any, bool, error) {
 
 // GetByKey implements cache.Store.
 func (e *expiring) GetByKey(key string) (any, bool, error) {
-	o, exists, err := e.s.GetStored(key)
+	o, exists, err := e.s.Filled.GetStored(key)
 	switch {
 	case errors.Is(err, boltstore.ErrDamaged):
 		return nil, false, nil

@@ -299,7 +299,7 @@ func TestOutdatedOfAnInformer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.ExpectProducer()
+	c.Feed.ExpectProducer()
 	must(stores.NewThreadSafeStore(c, nil))(t)
 	if st := c.State(); st.Objects != 1 || st.Outdated == "" {
 		t.Errorf("it was set aside: %+v", st)

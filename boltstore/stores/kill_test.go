@@ -110,7 +110,7 @@ func verifyKilled(t *testing.T, path string, lines []string, began time.Time, wh
 	if acked < 10 {
 		t.Errorf("%s: only %d writes had returned", what, acked)
 	}
-	page, _, err := c.PageStored(nil, 10000)
+	page, _, err := c.Filled.PageStored(nil, 10000)
 	if err != nil {
 		t.Fatal(err)
 	}

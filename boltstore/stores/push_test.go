@@ -184,7 +184,7 @@ func TestPushOfAnInformer(t *testing.T) {
 func TestPushEndsWithTheFile(t *testing.T) {
 	db := open(t, newPath(t), boltstore.Options{})
 	s := claim(t, db)
-	s.ExpectProducer()
+	s.Feed.ExpectProducer()
 	p := startPush(t, s.Store, text)
 	must(0, db.Close())(t)
 	p.end(boltstore.ErrClosed)

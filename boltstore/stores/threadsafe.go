@@ -21,11 +21,11 @@ import (
 // has taken is reported when it is read. Replace mends the source. So does making the
 // store again after such an object was overwritten.
 func NewThreadSafeStore(s *boltstore.Claimed, failed func(error)) (cache.ThreadSafeStoreWithTransaction, error) {
-	if s.FilledByProgram() {
+	if s.Filled.FilledByProgram() {
 		if err := current(s); err != nil {
 			return nil, err
 		}
-		if err := s.Mend(); err != nil {
+		if err := s.Filled.Mend(); err != nil {
 			return nil, err
 		}
 	}
@@ -67,12 +67,12 @@ func (k *keyed) DeleteWithObject(key string, obj any) {
 
 // Transaction implements cache.ThreadSafeStoreWithTransaction.
 func (k *keyed) Transaction(txns ...cache.ThreadSafeStoreTransaction) {
-	k.check(k.s.TransactionByKey(txns...))
+	k.check(k.s.Filled.TransactionByKey(txns...))
 }
 
 // Replace implements cache.ThreadSafeStore.
 func (k *keyed) Replace(objs map[string]any, resourceVersion string) {
-	k.check(k.s.ReplaceByKey(objs, resourceVersion))
+	k.check(k.s.Filled.ReplaceByKey(objs, resourceVersion))
 }
 
 // Get implements cache.ThreadSafeStore.
@@ -115,7 +115,7 @@ func (k *keyed) GetIndexers() cache.Indexers { return k.s.GetIndexers() }
 func (k *keyed) AddIndexers(add cache.Indexers) error { return k.s.AddIndexers(add) }
 
 // Bookmark implements cache.ThreadSafeStore.
-func (k *keyed) Bookmark(resourceVersion string) { k.check(k.s.BookmarkErr(resourceVersion)) }
+func (k *keyed) Bookmark(resourceVersion string) { k.check(k.s.Filled.BookmarkErr(resourceVersion)) }
 
 // LastStoreSyncResourceVersion implements cache.ThreadSafeStore.
 func (k *keyed) LastStoreSyncResourceVersion() string { return k.s.LastStoreSyncResourceVersion() }

@@ -152,7 +152,8 @@ func (s stored) store(t *testing.T, db *boltstore.DB, now time.Time) {
 	if s.unread {
 		return
 	}
-	r, err := c.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := c.Upstream.BeginRelist(boltstore.RelistOptions{
+		OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

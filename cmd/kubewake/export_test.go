@@ -43,8 +43,8 @@ func podsIn(t *testing.T, path string, pods []runtime.Object, form string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.NoteFacts(func(f *listing.Facts) { f.ServedForm = form })
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) {
+	s.Upstream.NoteFacts(func(f *listing.Facts) { f.ServedForm = form })
+	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) {
 		t.Error(err)
 	}})
 	if err != nil {

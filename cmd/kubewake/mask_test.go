@@ -31,7 +31,7 @@ func TestDiffOfSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := s.BeginRelist(boltstore.RelistOptions{})
+	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,8 @@ func TestDiffOfSecrets(t *testing.T) {
 				Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: applied}}}
 	}
 	if err := r.Page([]runtime.Object{
-		secret("s", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"a"},"data":{"gone":"aHVudGVyMw=="},"stringData":{"pw":"hunter2"}}`+"\n"),
+		secret("s",
+			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"a"},"data":{"gone":"aHVudGVyMw=="},"stringData":{"pw":"hunter2"}}`+"\n"),
 		secret("odd", `hunter2, and no manifest`),
 	}); err != nil {
 		t.Fatal(err)

@@ -294,5 +294,5 @@ func (k *keeper) empty(src *source, example runtime.Object) error {
 	for handler, i := k.counter(src), 0; i < len(objs); i++ {
 		handler.OnDelete(objs[i])
 	}
-	return s.Empty()
+	return s.Upstream.Empty()
 }

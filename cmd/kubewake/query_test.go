@@ -177,7 +177,7 @@ func TestContentsGoMeanwhile(t *testing.T) {
 	q := query{source: stateOf(t, db, secrets)}
 	err := (&reader{db: db}).objects(t.Context(), q, func(*unstructured.Unstructured) error {
 		if n++; n == 1 {
-			return s.Empty()
+			return s.Upstream.Empty()
 		}
 		return nil
 	})

@@ -55,7 +55,8 @@ func TestAnyText(t *testing.T) {
 		}
 		inB = append(inB, fmt.Sprint("b", i))
 	}
-	list, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	list, err := s.Upstream.BeginRelist(boltstore.RelistOptions{
+		OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	if err == nil {
 		err = list.Page(objs)
 	}

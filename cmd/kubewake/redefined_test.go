@@ -340,7 +340,8 @@ func TestMirrorBesideMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{
+		OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

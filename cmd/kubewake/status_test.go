@@ -35,7 +35,7 @@ func TestStatusOfAWrongClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := s.BeginRelist(boltstore.RelistOptions{})
+	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{})
 	if err == nil {
 		_, err = r.Commit("1", time.Time{})
 	}
@@ -43,7 +43,7 @@ func TestStatusOfAWrongClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := make(chan struct{}, 100)
-	h, err := s.ClaimHandler("durable", func(boltstore.HandlerChange) { told <- struct{}{} })
+	h, err := s.Delivery.Claim("durable", func(boltstore.HandlerChange) { told <- struct{}{} })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,8 @@ func Relist(t testing.TB, s *boltstore.Claimed, version string, objs ...runtime.
 // RelistAt is Relist at the given time.
 func RelistAt(t testing.TB, s *boltstore.Claimed, version string, at time.Time, objs ...runtime.Object) {
 	t.Helper()
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{
+		OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -199,8 +199,8 @@ func TestClusterOfShared(t *testing.T) {
 	}
 	filetest.Relist(t, store, "10")
 	expect("its owner does not know")
-	store.NoteFacts(func(f *listing.Facts) { f.Server.ClusterUID = "one" })
-	relist, err := store.BeginRelist(boltstore.RelistOptions{})
+	store.Upstream.NoteFacts(func(f *listing.Facts) { f.Server.ClusterUID = "one" })
+	relist, err := store.Upstream.BeginRelist(boltstore.RelistOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,8 +217,8 @@ func TestClusterOfShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := filetest.Claim(t, db, filetest.Source("secrets"), &corev1.Secret{})
-	other.NoteFacts(func(f *listing.Facts) { f.Server.ClusterUID = "two" })
-	if relist, err = other.BeginRelist(boltstore.RelistOptions{}); err != nil {
+	other.Upstream.NoteFacts(func(f *listing.Facts) { f.Server.ClusterUID = "two" })
+	if relist, err = other.Upstream.BeginRelist(boltstore.RelistOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := relist.Commit("30", time.Now()); err != nil {
@@ -249,8 +249,8 @@ func TestClusterOfDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.NoteFacts(func(f *listing.Facts) { f.Server.ClusterUID = "one" })
-	relist, err := store.BeginRelist(boltstore.RelistOptions{})
+	store.Upstream.NoteFacts(func(f *listing.Facts) { f.Server.ClusterUID = "one" })
+	relist, err := store.Upstream.BeginRelist(boltstore.RelistOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

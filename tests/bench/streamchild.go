@@ -285,7 +285,7 @@ func (r *streamReader) measure() (report streamReport, err error) {
 func (r *streamReader) commits() (n int, err error) {
 	last, first := r.kept.Store().State().Seq, uint64(0)
 	for seq, commit := uint64(1), (time.Time{}); seq <= last; { // of one or more blocks
-		entries, err := r.kept.GetIndexer().(*boltstore.Claimed).ReadJournal(seq)
+		entries, err := r.kept.GetIndexer().(*boltstore.Claimed).Feed.ReadJournal(seq)
 		if err != nil {
 			return 0, err
 		}

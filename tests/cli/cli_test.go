@@ -315,7 +315,8 @@ func cycle(ts *testscript.TestScript, _ bool, args []string) {
 	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps",
 		Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
 	must(ts, err)
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { must(ts, err) }})
+	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{
+		OnError: func(_ runtime.Object, err error) { must(ts, err) }})
 	must(ts, err)
 	for i := range 1000 {
 		must(ts, r.Page([]runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web",

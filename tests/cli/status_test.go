@@ -178,7 +178,8 @@ func TestStatusOfMismatches(t *testing.T) {
 		if resource == "pods" {
 			s.SetTransformVersion("another program's")
 		}
-		r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+		r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{
+			OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +285,8 @@ func TestStatusOfDamage(t *testing.T) {
 	await(t, url+"/status", 200, `"setAside": [`, log)
 	await(t, url+"/status", 200, `f.db.corrupt-`, log)
 	got := status(t, path)
-	if !regexp.MustCompile(`(?m)^configmaps/v1 needs a relist: the file was damaged, \d+ of 200 objects could be saved$`).MatchString(got) {
+	if !regexp.MustCompile(`(?m)^configmaps/v1 needs a relist: the file was damaged,
+		\d+ of 200 objects could be saved$`).MatchString(got) {
 		t.Error(got)
 	}
 	want := fmt.Sprintf(`(?m)^set aside at \S+, damaged: .*f\.db\.corrupt-\S+, %d bytes$`, len(b))

@@ -102,7 +102,7 @@ func (m *mirror) expectColor(color string) {
 			got = append(got, colorOf(o))
 		}
 		return fmt.Sprintf("not all are %s but %q; %s, relists %v, sign %s", color, got, m.inf.State(),
-			m.inf.State().Relists, m.inf.GetIndexer().(*boltstore.Claimed).Facts().ServedForm)
+			m.inf.State().Relists, m.inf.GetIndexer().(*boltstore.Claimed).Upstream.Facts().ServedForm)
 	})
 }
 

@@ -184,7 +184,8 @@ func measure(k kind, c boltstore.Compression) (f figures) {
 	runtime.GC()
 
 	start, cpu := time.Now(), cpuTime()
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ kruntime.Object, err error) { check(err) }})
+	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{
+		OnError: func(_ kruntime.Object, err error) { check(err) }})
 	check(err)
 	for i := 0; i < objects; i += 500 {
 		check(r.Page(objs[i : i+500]))
@@ -194,7 +195,7 @@ func measure(k kind, c boltstore.Compression) (f figures) {
 	f.listTime, f.listCPU = ms(time.Since(start)), ms(cpuTime()-cpu)
 
 	p := &producer{done: make(chan struct{})}
-	wake := s.Attach(p)
+	wake := s.Feed.Attach(p)
 	n := 0
 	run := func(batches, size int) (written, cpu float64) {
 		r := rand.New(rand.NewPCG(1, uint64(size)))
@@ -205,7 +206,7 @@ func measure(k kind, c boltstore.Compression) (f figures) {
 				i := r.IntN(objects)
 				n++
 				objs[i] = k.change(objs[i], n)
-				c, err := s.Prepare(cache.Updated, objs[i])
+				c, err := s.Feed.Prepare(cache.Updated, objs[i])
 				check(err)
 				b.Changes = append(b.Changes, c)
 			}

@@ -44,7 +44,8 @@ func (d *demo) store(t *testing.T) {
 	src := boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}
 	s, err := db.Claim(boltstore.Claim{Source: src, Example: &corev1.Pod{}})
 	must(t, err)
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{
+		OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	must(t, err)
 	objs, _, err := d.sim.List(&corev1.Pod{})
 	must(t, err)
