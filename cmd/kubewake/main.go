@@ -137,7 +137,7 @@ func calledAs(name string) bool {
 // (TestManPages), a line below, a line in README or docs, and a script in
 // tests/cli/testdata that runs it (TestCommandsAreShown). If it takes types it takes rows
 // in testdata/decisions.txt, and if these can be completed a ValidArgsFunction.
-// tests/readme runs the README's lines.
+// tests/readme runs the lines of docs/commands.md.
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubewake",

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// adopted is a program around the README's statements, which replace SHOWN. It prints the
+// adopted is a program around the statements of docs/library.md, which replace SHOWN. It prints the
 // objects of a factory's lister, then those of an informer that is made as in
 // controller-runtime: from a ListWatch whose functions take a context.
 const adopted = `package main
@@ -87,13 +87,12 @@ func within(d time.Duration) <-chan struct{} {
 
 `
 
-// wakes is a program around the README's shortest statements. It prints the lister's
+// wakes is a program around the README's statements. It prints the lister's
 // objects when the factory has synced or, with OFFLINE set, at once.
 const wakes = `package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -130,11 +129,11 @@ func main() {
 
 `
 
-// TestWakeFile: the README's shortest statements wake a factory, whose lister reads the
+// TestWakeFile: the README's statements wake a factory, whose lister reads the
 // file without the server.
 func TestWakeFile(t *testing.T) {
 	sim, kubeconfig := cluster(t)
-	live := program(t, strings.Replace(wakes, "SHOWN", block(t, "factory.WakeFile("), 1), kubeconfig)
+	live := program(t, strings.Replace(wakes, "SHOWN", block(t, "README.md", "factory.WakeFile("), 1), kubeconfig)
 	first, _ := live()
 	if err := sim.RefuseConnections(true); err != nil {
 		t.Fatal(err)
@@ -177,12 +176,12 @@ func program(t *testing.T, source, kubeconfig string) (live func(env ...string) 
 	}
 }
 
-// TestFactoryAndManager: the README's statements put informers over the file into a
+// TestFactoryAndManager: the statements of docs/library.md put informers over the file into a
 // generated factory and under the calls of a controller-runtime manager, with the server
 // and, by MaxStaleness, without it.
 func TestFactoryAndManager(t *testing.T) {
 	sim, kubeconfig := cluster(t)
-	live := program(t, strings.Replace(adopted, "SHOWN", block(t, "factory.Wake("), 1), kubeconfig)
+	live := program(t, strings.Replace(adopted, "SHOWN", block(t, "docs/library.md", "factory.Wake("), 1), kubeconfig)
 	const want = "synced: true config maps: 2 <nil> pods: 2 <nil>\n"
 	for _, refused := range []bool{false, true} {
 		if err := sim.RefuseConnections(refused); err != nil {

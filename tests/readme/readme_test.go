@@ -1,4 +1,4 @@
-// Package readme runs the README's programs and commands.
+// Package readme runs the programs and commands of the README and of pages that it links to.
 package readme
 
 import (
@@ -25,10 +25,10 @@ const (
 	cmdDir = root + "/cmd/kubewake" // a module of its own
 )
 
-// block returns the lines of the README's code block that contains what.
-func block(t *testing.T, what string) string {
+// block returns the lines of a page's code block that contains what.
+func block(t *testing.T, page, what string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(root, "README.md"))
+	b, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func block(t *testing.T, what string) string {
 			return m
 		}
 	}
-	t.Fatalf("the README has no block with %q", what)
+	t.Fatalf("%s has no block with %q", page, what)
 	return ""
 }
 
@@ -88,14 +88,14 @@ func build(t *testing.T, dir, pkg, name string) string {
 	return bin
 }
 
-// TestCommands runs each command line of the README; mirror until it is ready.
+// TestCommands runs each command line of docs/commands.md; mirror until it is ready.
 func TestCommands(t *testing.T) {
 	_, kubeconfig := cluster(t)
 	bin := build(t, cmdDir, ".", "kubewake")
 	dir := t.TempDir()
 	env := append(os.Environ(), "KUBECONFIG="+kubeconfig,
 		"PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
-	for _, l := range strings.Split(block(t, "kubewake mirror"), "\n") {
+	for _, l := range strings.Split(block(t, "docs/commands.md", "kubewake mirror"), "\n") {
 		l, _, _ = strings.Cut(strings.TrimSpace(l), " #")
 		if l == "" {
 			continue
@@ -153,7 +153,7 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(block(t, "make demo"), "make demo") ||
+	if !strings.Contains(block(t, "README.md", "make demo"), "make demo") ||
 		!strings.Contains(string(b), "go run -C tests ./examples/demo") {
 		t.Fatal("make demo is not what this test runs")
 	}
@@ -174,7 +174,7 @@ func slowerRows(t *testing.T, demo string) (slower []string) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	shown := block(t, "The same restart")
+	shown := block(t, "README.md", "The same restart")
 	for _, l := range strings.Split(string(out), "\n") {
 		// The figures differ, the words do not.
 		if words := strings.TrimSpace(regexp.MustCompile(`(  |[0-9]).*`).ReplaceAllString(l,
@@ -196,7 +196,7 @@ func slowerRows(t *testing.T, demo string) (slower []string) {
 	return slower
 }
 
-// TestProgram builds the README's program and lets it live twice.
+// TestProgram builds the program of docs/library.md and lets it live twice.
 func TestProgram(t *testing.T) {
 	sim, kubeconfig := cluster(t)
 	// Inside the tests module, whose requirements it shares.
@@ -205,7 +205,7 @@ func TestProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(block(t, "func main()")), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(block(t, "docs/library.md", "func main()")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	bin := build(t, ".", "./"+dir, "program")

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestReadmeIsAnExample: the README's lines are in an example, which compiles.
-func TestReadmeIsAnExample(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// TestPageIsAnExample: the lines of docs/library.md are in an example, which compiles.
+func TestPageIsAnExample(t *testing.T) {
+	page, err := os.ReadFile("../../docs/library.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -17,8 +17,7 @@ func TestReadmeIsAnExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := regexp.MustCompile("`((?:prometheus|informer)\\.\\w+\\([^`]*\\))`").FindAllStringSubmatch(string(readme),
-		-1)
+	shown := regexp.MustCompile("`((?:prometheus|informer)\\.\\w+\\([^`]*\\))`").FindAllStringSubmatch(string(page), -1)
 	n := 0
 	for _, s := range shown {
 		if strings.Contains(s[1], "(db") || strings.Contains(s[1], "NewCollector") {
@@ -29,6 +28,6 @@ func TestReadmeIsAnExample(t *testing.T) {
 		}
 	}
 	if n != 3 {
-		t.Errorf("the README shows %d of 3", n)
+		t.Errorf("the page shows %d of 3", n)
 	}
 }
