@@ -70,8 +70,9 @@ torture: ## the long forms: handlers stalled over a million changes, 100,000 obj
 	TMPDIR=$(MEMORY) KUBEWAKE_TURMOIL=1h go test -v -race -count=1 -timeout 2h -run 'TestTurmoil$$' ./informer
 
 lint cross: export GOGC = 400
-lint: ## format, vet, staticcheck, go.mod
+lint: ## format, vet, staticcheck, go.mod, long lines
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt'd:" $$out; exit 1; }
+	cd tests/tools && go test -count=1 ./style
 	go vet ./...
 	go tool -modfile=tests/tools/go.mod staticcheck ./...
 	go mod tidy -diff
@@ -82,7 +83,7 @@ lint: ## format, vet, staticcheck, go.mod
 		go tool -modfile=$(CURDIR)/tests/tools/go.mod staticcheck ./...; go mod tidy -diff) || exit 1; done
 
 cross: ## check that it compiles for every platform
-	cd tests/tools && go vet ./... && go test ./...
+	cd tests/tools && go vet ./... && go test ./platforms
 	@bin=$$(mktemp -d) && (cd tests/tools && go build -o $$bin/platforms ./platforms) && \
 		$$bin/platforms $(TARGETS) && (cd cmd/kubewake && $$bin/platforms $(TARGETS)); \
 		status=$$?; rm -rf $$bin; exit $$status

@@ -163,7 +163,10 @@ func TestKindOfAnExample(t *testing.T) {
 		}
 	}
 	for _, says := range []metav1.TypeMeta{{Kind: "Widget"}, {APIVersion: "example.com/v2", Kind: "Widget"}} {
-		for form, example := range map[Form]runtime.Object{FormMetadata: &metav1.PartialObjectMetadata{TypeMeta: says}, FormTyped: &gadget{TypeMeta: says}} {
+		for form, example := range map[Form]runtime.Object{
+			FormMetadata: &metav1.PartialObjectMetadata{TypeMeta: says},
+			FormTyped:    &gadget{TypeMeta: says},
+		} {
 			db := openTest(t, testPath(t), Options{})
 			s := claimTest(t, db, Claim{Source: Source{Group: "example.com", Version: "v1", Resource: "widgets",
 				Form: form}, Example: example})

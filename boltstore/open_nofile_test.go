@@ -49,7 +49,8 @@ func TestNoFile(t *testing.T) {
 					if !errors.Is(err, ErrForeign) {
 						t.Fatal(err)
 					}
-					if want := path + ": not a kubewake file: it is not a regular file; give the path of a file"; !strings.Contains(err.Error(), want) {
+					want := path + ": not a kubewake file: it is not a regular file; give the path of a file"
+					if !strings.Contains(err.Error(), want) {
 						t.Errorf("%v, not %s", err, want)
 					}
 				case <-time.After(time.Minute):

@@ -55,7 +55,8 @@ func TestResidentSize(t *testing.T) {
 			}},
 		"metadata of config maps": {&metav1.PartialObjectMetadata{TypeMeta: mapType}, FormMetadata,
 			func(i int) kruntime.Object {
-				return &metav1.PartialObjectMetadata{TypeMeta: mapType, ObjectMeta: small(i).(*corev1.ConfigMap).ObjectMeta}
+				meta := small(i).(*corev1.ConfigMap).ObjectMeta
+				return &metav1.PartialObjectMetadata{TypeMeta: mapType, ObjectMeta: meta}
 			}},
 	} {
 		for _, compression := range []Compression{CompressionNone, CompressionZstd} {

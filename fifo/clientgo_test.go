@@ -118,7 +118,9 @@ func beside(t *testing.T, rnd *rand.Rand, replaces bool) {
 	q, s := newQueue(t, boltstore.Options{Window: time.Nanosecond, Durability: boltstore.DurabilityProcess}, settings{})
 	store := cache.NewStore(cache.DeletionHandlingMetaNamespaceKeyFunc)
 	a := &consumer{t: t, queue: q, store: s, known: map[string]string{}, told: map[string][]string{}}
-	b := &consumer{t: t, queue: cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: cache.MetaNamespaceKeyFunc, KnownObjects: store}), store: store, known: map[string]string{}, told: map[string][]string{}}
+	queue := cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{
+		KeyFunction: cache.MetaNamespaceKeyFunc, KnownObjects: store})
+	b := &consumer{t: t, queue: queue, store: store, known: map[string]string{}, told: map[string][]string{}}
 	both := []*consumer{a, b}
 	rv := 0
 	next := func(name string) *corev1.ConfigMap { rv++; return object(name, rv) }

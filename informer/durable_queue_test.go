@@ -30,7 +30,8 @@ func requestsOf(e Event) []request {
 }
 
 func newTestQueue() *DurableQueue[request] {
-	return NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]()), requestsOf)
+	limiter := workqueue.DefaultTypedControllerRateLimiter[request]()
+	return NewDurableQueue(workqueue.NewTypedRateLimitingQueue(limiter), requestsOf)
 }
 
 // TestDurableQueue: unfinished work, and work that was asked for again, is there after a
@@ -190,7 +191,8 @@ func TestQueueItemsOfTwoEvents(t *testing.T) {
 		return nil
 	}
 	queue := func() *DurableQueue[string] {
-		return NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()), owners)
+		limiter := workqueue.DefaultTypedControllerRateLimiter[string]()
+		return NewDurableQueue(workqueue.NewTypedRateLimitingQueue(limiter), owners)
 	}
 	q := queue()
 	l := w.durably(DurableOptions{}, q).run().synced()

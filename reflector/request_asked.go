@@ -73,7 +73,8 @@ func (p *pulse) isOf(src boltstore.Source) error {
 	if src == p.of {
 		return nil
 	}
-	return fmt.Errorf("%w: the informer is of %s, and the client asks for %s; make another informer for these objects", errOtherObjects, p.of, src)
+	return fmt.Errorf("%w: the informer is of %s, and the client asks for %s; make another informer for these objects",
+		errOtherObjects, p.of, src)
 }
 
 var errOtherObjects = errors.New("reflector: the client's list options have changed")

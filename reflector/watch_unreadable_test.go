@@ -73,8 +73,9 @@ func TestRefusedVersion(t *testing.T) {
 			status + `}}` + "\n")
 	}
 	for name, answer := range map[string]http.HandlerFunc{
-		"bad request":          kubesim.Answer(apierrors.NewBadRequest("invalid resource version")),
-		"invalid":              kubesim.Answer(apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)),
+		"bad request": kubesim.Answer(apierrors.NewBadRequest("invalid resource version")),
+		"invalid": kubesim.Answer(apierrors.NewInvalid(
+			corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)),
 		"internal":             kubesim.Answer(apierrors.NewInternalError(errors.New("no"))),
 		"timeout":              kubesim.Answer(apierrors.NewTimeoutError("no", 0)),
 		"bad request as event": event(`,"code":400,"reason":"BadRequest"`),

@@ -25,7 +25,9 @@ func pod() *corev1.Pod {
 			Args:  []string{"--listen=:8080", "--log-level=info", "--leader-elect"},
 			Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: port, Protocol: corev1.ProtocolTCP}},
 			Env: []corev1.EnvVar{
-				{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
+				{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{
+					FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"},
+				}},
 				{Name: "MODE", Value: "production"},
 			},
 			Resources: corev1.ResourceRequirements{
@@ -58,7 +60,8 @@ func pod() *corev1.Pod {
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{container("web", 8080), container("proxy", 9090)},
 			Volumes: []corev1.Volume{{Name: "config",
-				VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "web"}}}}},
+				VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "web"}}}}},
 			RestartPolicy:      corev1.RestartPolicyAlways,
 			DNSPolicy:          corev1.DNSClusterFirst,
 			ServiceAccountName: "web", NodeName: "node-17.example.org", SchedulerName: "default-scheduler",

@@ -88,7 +88,8 @@ func TestStructureHashOfEveryKind(t *testing.T) {
 
 // TestStructureHashIsStable: another process computes the same hash.
 func TestStructureHashIsStable(t *testing.T) {
-	hash := "hash=" + codec.StructureHash(reflect.TypeFor[*corev1.Pod]()) + codec.StructureHash(reflect.TypeFor[*Widget]())
+	pod, widget := reflect.TypeFor[*corev1.Pod](), reflect.TypeFor[*Widget]()
+	hash := "hash=" + codec.StructureHash(pod) + codec.StructureHash(widget)
 	if os.Getenv("KUBEWAKE_PRINT_HASH") != "" {
 		t.Log(hash)
 		return

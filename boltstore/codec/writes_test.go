@@ -81,13 +81,16 @@ func TestAppendWritesNothing(t *testing.T) {
 func TestAppendShared(t *testing.T) {
 	limit, target := resource.NewQuantity(1<<20, resource.BinarySI), resource.NewMilliQuantity(1500, resource.DecimalSI)
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
-		Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: limit}}}},
+		Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+			EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: limit},
+		}}},
 		Containers: []corev1.Container{{Env: []corev1.EnvVar{{ValueFrom: &corev1.EnvVarSource{
 			ResourceFieldRef: &corev1.ResourceFieldSelector{Divisor: *target}}}},
 			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": *target}}}},
 	}}
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-		Metrics: []autoscalingv2.MetricSpec{{Resource: &autoscalingv2.ResourceMetricSource{Target: autoscalingv2.MetricTarget{Value: target}}}}}}
+		Metrics: []autoscalingv2.MetricSpec{{Resource: &autoscalingv2.ResourceMetricSource{
+			Target: autoscalingv2.MetricTarget{Value: target}}}}}}
 	for _, obj := range []runtime.Object{pod, hpa} {
 		c := codecFor(t, obj)
 		var all sync.WaitGroup

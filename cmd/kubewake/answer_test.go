@@ -137,7 +137,8 @@ func TestLatest(t *testing.T) {
 			if got := (question{}).latest(states); got.Source.Namespace != "new" {
 				t.Errorf("%s: the older one", name)
 			}
-			if got := (question{upheld: map[boltstore.Source]bool{of[0].Source: true}}).latest(states); got.Source.Namespace != "old" {
+			upheld := map[boltstore.Source]bool{of[0].Source: true}
+			if got := (question{upheld: upheld}).latest(states); got.Source.Namespace != "old" {
 				t.Errorf("%s: not the one that is kept up to date", name)
 			}
 		}

@@ -165,7 +165,8 @@ func TestFetchNotKept(t *testing.T) {
 		answer, ok := map[string]string{
 			"/openapi/v3": `{"paths":{"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1?hash=one"}}}`,
 			"/openapi/v3/api/v1": `{"openapi":"3.0.0","info":{},"paths":{"/api/v1/namespaces/{namespace}/configmaps":{"get":{"x-kubernetes-group-version-kind":{"group":"","version":"v1","kind":"ConfigMap"}}}},
-				"components":{"schemas":{"C":{"type":"object","description":"holds data","x-kubernetes-group-version-kind":[{"group":"","version":"v1","kind":"ConfigMap"}]}}}}`,
+				"components":{"schemas":{"C":{"type":"object","description":"holds data",
+				"x-kubernetes-group-version-kind":[{"group":"","version":"v1","kind":"ConfigMap"}]}}}}`,
 		}[r.URL.Path]
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)

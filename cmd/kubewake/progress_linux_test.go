@@ -66,7 +66,8 @@ func TestFirstSyncBar(t *testing.T) {
 	}
 	s.close()
 	shown := s.shown.String()
-	if at := regexp.MustCompile(`first sync, objects +\d+% \|[^|]*\| +\((\d+)/1000\)`).FindStringSubmatch(shown); at == nil || at[1] == "0" {
+	bar := regexp.MustCompile(`first sync, objects +\d+% \|[^|]*\| +\((\d+)/1000\)`)
+	if at := bar.FindStringSubmatch(shown); at == nil || at[1] == "0" {
 		t.Errorf("no part of the list is shown: %v\n%q", at, shown)
 	}
 	last := strings.LastIndex(shown, "first sync, objects")
@@ -109,7 +110,8 @@ func TestCompactionBar(t *testing.T) {
 	}
 	compact(genericiooptions.IOStreams{Out: &out, ErrOut: s.tty})
 	s.close()
-	if shown := s.shown.String(); !regexp.MustCompile(regexp.QuoteMeta(path)+` +\d+% .*/\d+ ?MB`).MatchString(shown) || !strings.HasSuffix(shown, cleared) {
+	bar := regexp.MustCompile(regexp.QuoteMeta(path) + ` +\d+% .*/\d+ ?MB`)
+	if shown := s.shown.String(); !bar.MatchString(shown) || !strings.HasSuffix(shown, cleared) {
 		t.Errorf("%q", shown)
 	}
 	if strings.Contains(out.String(), "\x1b") {

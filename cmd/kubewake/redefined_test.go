@@ -345,7 +345,8 @@ func TestMirrorBesideMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Page([]runtime.Object{&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+	if err := r.Page([]runtime.Object{&metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", ResourceVersion: "1"}}}); err != nil {
 		t.Fatal(err)
 	}

@@ -42,8 +42,8 @@ func serveCommand(streams genericiooptions.IOStreams) (*cobra.Command, *server) 
 			"keep the file up to date, or no program has it open. This user gets in by a unix socket and by the " +
 			"kubeconfig that is\n" +
 			"written, others only over TLS. docs/serve.md says who may read what, and what happens offline.",
-		Example: `  kubewake serve --db cache.db                        # then: kubectl --kubeconfig cache.db.kubeconfig get pods
-  kubewake serve --pass-through --db cache.db         # writes, logs, and what the file lacks go to the server
+		Example: `  kubewake serve --db cache.db                     # kubectl --kubeconfig cache.db.kubeconfig get pods
+  kubewake serve --pass-through --db cache.db      # writes, logs, and what the file lacks go to the server
   kubewake serve --pass-through --db cache.db \
     --tls-listen :6444 --tls-cert tls.crt --tls-key tls.key --token-review   # other users, by their own rights`,
 		Args: cobra.NoArgs,

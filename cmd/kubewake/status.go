@@ -71,7 +71,8 @@ its set of keys is "filling", from all objects. SEEN is when a program last had 
 // output, what else is to be known of the file at path.
 func printStatus(streams genericiooptions.IOStreams, path string, status live.Status) error {
 	w := tabwriter.NewWriter(streams.Out, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(w, "SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tCOMPARED\tSYNCED\tJOURNAL\tUNTOLD\tLAST CLAIMED")
+	fmt.Fprintln(w,
+		"SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tCOMPARED\tSYNCED\tJOURNAL\tUNTOLD\tLAST CLAIMED")
 	for _, st := range status.Sources {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t%t\t%d\t%d\t%s\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
 			confirmedAgo(st), ago(st.Compared, st.ComparedAge), st.Synced, st.JournalBytes, st.Seq-st.Told,

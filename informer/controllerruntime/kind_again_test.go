@@ -47,7 +47,8 @@ func TestControllerAgain(t *testing.T) {
 				beside := NewWork("test")
 				beside.Reconciler(reconcile.Func(reconciler))
 				k := For(beside, r.cache, &corev1.ConfigMap{})
-				if err := k.Start(r.ctx, workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())); err != nil {
+				limiter := workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
+				if err := k.Start(r.ctx, workqueue.NewTypedRateLimitingQueue(limiter)); err != nil {
 					t.Fatal(err)
 				}
 				if err := k.WaitForSync(r.ctx); err == nil || !strings.Contains(err.Error(), "a Work of its own") {

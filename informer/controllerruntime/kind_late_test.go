@@ -30,7 +30,8 @@ func TestControllerAfterATimeout(t *testing.T) {
 	for range 2 {
 		w.Reconciler(reconcile.Func(reconciler))
 		k := For(w, r.cache, &corev1.ConfigMap{})
-		if err := k.Start(r.ctx, workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())); err != nil {
+		limiter := workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
+		if err := k.Start(r.ctx, workqueue.NewTypedRateLimitingQueue(limiter)); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(r.ctx, 100*time.Millisecond)

@@ -110,8 +110,9 @@ func TestEventWhileReconciling(t *testing.T) {
 // queue. After the handler's call it is not tied to the event.
 func TestRecorder(t *testing.T) {
 	for name, q := range map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]{
-		"priorities":    priorityqueue.New[reconcile.Request]("test"),
-		"no priorities": workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
+		"priorities": priorityqueue.New[reconcile.Request]("test"),
+		"no priorities": workqueue.NewTypedRateLimitingQueue(
+			workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
 	} {
 		w := NewWork("test")
 		acked := false

@@ -36,7 +36,9 @@ func TestTwoLives(t *testing.T) {
 		t.Helper()
 		db := open(t, path)
 		f := informers.NewSharedInformerFactory(client(sim), 0)
-		if err := factory.Wake(f, db, factory.Options{Informer: informer.Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}}}, &corev1.Pod{}, &corev1.ConfigMap{}); err != nil {
+		o := informer.Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}}
+		err := factory.Wake(f, db, factory.Options{Informer: o}, &corev1.Pod{}, &corev1.ConfigMap{})
+		if err != nil {
 			t.Fatal(err)
 		}
 		pods := f.Core().V1().Pods()
@@ -146,7 +148,9 @@ func TestIndexAndTypedInformer(t *testing.T) {
 	t.Cleanup(f.Shutdown)
 	maps := corev1informers.ToTypedConfigMapInformer(f.Core().V1().ConfigMaps()).TypedInformer()
 	added := make(chan string, 2)
-	if _, err := maps.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[*corev1.ConfigMap]{AddFunc: func(m *corev1.ConfigMap) { added <- m.Name }}); err != nil {
+	_, err := maps.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[*corev1.ConfigMap]{
+		AddFunc: func(m *corev1.ConfigMap) { added <- m.Name }})
+	if err != nil {
 		t.Fatal(err)
 	}
 	f.StartWithContext(t.Context())
@@ -204,10 +208,12 @@ func TestAskedMeanwhile(t *testing.T) {
 	wake := func(version string, meanwhile func(f informers.SharedInformerFactory)) (informers.SharedInformerFactory,
 		error) {
 		f := informers.NewSharedInformerFactory(client(sim), 0)
-		return f, factory.Wake(f, db, factory.Options{Informer: informer.Options{Indexers: cache.Indexers{"none": func(any) ([]string, error) {
+		none := func(any) ([]string, error) {
 			meanwhile(f)
 			return nil, nil
-		}}, IndexVersions: map[string]string{"none": version}}}, &corev1.ConfigMap{})
+		}
+		return f, factory.Wake(f, db, factory.Options{Informer: informer.Options{Indexers: cache.Indexers{"none": none},
+			IndexVersions: map[string]string{"none": version}}}, &corev1.ConfigMap{})
 	}
 	live := func(version string) {
 		t.Helper()
@@ -322,7 +328,8 @@ func TestFactoryOptions(t *testing.T) {
 	})
 	for name, option := range map[string]informers.SharedInformerOption{
 		"default resync": nil,
-		"custom resync":  informers.WithCustomResyncConfig(map[metav1.Object]time.Duration{&corev1.ConfigMap{}: time.Second}),
+		"custom resync": informers.WithCustomResyncConfig(map[metav1.Object]time.Duration{
+			&corev1.ConfigMap{}: time.Second}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -146,7 +146,8 @@ func TestEachFake(t *testing.T) {
 			}
 		},
 		"another project's clientset": func(t *testing.T) (cache.SharedIndexInformer, func(context.Context)) {
-			f := externalversions.NewSharedInformerFactory(widgetfake.NewSimpleClientset(&examplev1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}}), 0)
+			w := &examplev1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}}
+			f := externalversions.NewSharedInformerFactory(widgetfake.NewSimpleClientset(w), 0)
 			informertest.Wake(t, f, &examplev1.Widget{})
 			return f.Example().V1().Widgets().Informer(), func(ctx context.Context) {
 				f.StartWithContext(ctx)

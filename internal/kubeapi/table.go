@@ -108,7 +108,8 @@ func (t *Type) tableOf(o *Object, enc encoding, initialEventsEnd bool) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":%q},"columnDefinitions":%s,"rows":[%s]}`,
+	const form = `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":%q},"columnDefinitions":%s,"rows":[%s]}`
+	return fmt.Appendf(nil, form,
 		tableKind.Kind, tableKind.GroupVersion().String(), strconv.FormatUint(o.Version, 10), columns, row), nil
 }
 

@@ -132,14 +132,16 @@ func TestWriteErrors(t *testing.T) {
 			return cms.Delete(ctx, "none", metav1.DeleteOptions{})
 		}, 404, metav1.StatusReasonNotFound, `configmaps "none" not found`},
 		{"delete of an old version", func() error {
-			return cms.Delete(ctx, "a", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &oldRV}})
+			was := &metav1.Preconditions{ResourceVersion: &oldRV}
+			return cms.Delete(ctx, "a", metav1.DeleteOptions{Preconditions: was})
 		}, 409, metav1.StatusReasonConflict,
 			`Operation cannot be fulfilled on ConfigMap "a": the ResourceVersion in the precondition (1) does not match ` +
 				`the ResourceVersion in record (5). The object might have been modified`},
 		{"update of a custom resource without its version", func() error {
 			w := widget("w")
 			check(t, s.Create(w.DeepCopy()))
-			_, err := must(dynamic.NewForConfig(s.RESTConfig()))(t).Resource(widgetGVR).Namespace("default").Update(ctx, w, metav1.UpdateOptions{})
+			widgets := must(dynamic.NewForConfig(s.RESTConfig()))(t).Resource(widgetGVR).Namespace("default")
+			_, err := widgets.Update(ctx, w, metav1.UpdateOptions{})
 			return err
 		}, 422, metav1.StatusReasonInvalid,
 			`widgets.example.com "w" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`},

@@ -64,7 +64,8 @@ func restart(r source, c *corev1.ContainerStatus, at time.Time) {
 	}}
 	c.RestartCount++
 	c.ContainerID = "containerd://" + r.hex(64)
-	c.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at.Add(2 * time.Second))}}
+	again := metav1.NewTime(at.Add(2 * time.Second))
+	c.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: again}}
 }
 
 // Mutate changes pod as its kubelet would: its readiness turns, a container

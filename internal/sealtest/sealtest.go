@@ -15,7 +15,10 @@ import (
 const Variable = "KUBEWAKE_TEST_ENCRYPTED"
 
 // content is a keyset for tests only.
-const content = `{"primaryKeyId":1495226049,"key":[{"keyData":{"typeUrl":"type.googleapis.com/google.crypto.tink.AesGcmKey","value":"GiDNEeAYxf3iR4lFhkbZZVu5nKIwG+3EkuAZEFd/XK+G8g==","keyMaterialType":"SYMMETRIC"},"status":"ENABLED","keyId":1495226049,"outputPrefixType":"TINK"}]}`
+const content = `{"primaryKeyId":1495226049,"key":[{"keyData":{
+	"typeUrl":"type.googleapis.com/google.crypto.tink.AesGcmKey",
+	"value":"GiDNEeAYxf3iR4lFhkbZZVu5nKIwG+3EkuAZEFd/XK+G8g==",
+	"keyMaterialType":"SYMMETRIC"},"status":"ENABLED","keyId":1495226049,"outputPrefixType":"TINK"}]}`
 
 // Keyset returns the same keyset each time.
 func Keyset() *seal.Keyset {

@@ -81,7 +81,8 @@ func makeSmall(ctx context.Context, client kubernetes.Interface) error {
 		for i := range smallObjects {
 			obj := t.make(metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("small-%02d", i),
 				Labels: map[string]string{"app": "small"}})
-			if err := t.client(client).Post().Namespace("default").Resource(t.resource).Body(obj).Do(ctx).Error(); err != nil {
+			post := t.client(client).Post().Namespace("default").Resource(t.resource).Body(obj)
+			if err := post.Do(ctx).Error(); err != nil {
 				return fmt.Errorf("create %s: %w", t.resource, err)
 			}
 		}

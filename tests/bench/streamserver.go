@@ -170,7 +170,8 @@ func newStreamServer(pods []*corev1.Pod) (*streamServer, error) {
 	mux.HandleFunc("GET /api/v1/pods", s.serve)
 	mux.HandleFunc("GET /api/v1/namespaces/kube-system", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"d7a0c2e4-0000-4000-a000-000000000001"}}`)
+		fmt.Fprint(w, `{"kind":"Namespace","apiVersion":"v1",`+
+			`"metadata":{"name":"kube-system","uid":"d7a0c2e4-0000-4000-a000-000000000001"}}`)
 	})
 	go func() { _ = (&http.Server{Handler: mux}).Serve(l) }() // until the program ends
 	return s, nil

@@ -55,7 +55,8 @@ func (r *streamResults) marks(b *strings.Builder) {
 		s := medians(r.speed, func(p map[string]paced) (float64, float64) {
 			return p[durableName].rate(), p["client-go"].rate()
 		})
-		verdict(b, s.ratio >= 0.6, "durable events a second at least 0.6 of client-go's in memory: %s to %s, ratio %s", count(s.kubewake), count(s.stock), ratio(s.ratio))
+		verdict(b, s.ratio >= 0.6, "durable events a second at least 0.6 of client-go's in memory: %s to %s, ratio %s",
+			count(s.kubewake), count(s.stock), ratio(s.ratio))
 	}
 	if len(r.latency) > 0 {
 		alone, sync := r.latencyOf(0, 0.5), r.fsyncOf(0)

@@ -74,7 +74,8 @@ const (
 )
 
 func wordOf(live bool, life int, inc uint32, version uint64) word {
-	w := uint64(life)%(1<<lifeBits)<<(incBits+versionBits) | uint64(inc)%(1<<incBits)<<versionBits | version%(1<<versionBits)
+	w := uint64(life)%(1<<lifeBits)<<(incBits+versionBits) |
+		uint64(inc)%(1<<incBits)<<versionBits | version%(1<<versionBits)
 	if live {
 		w |= liveBit
 	}

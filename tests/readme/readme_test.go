@@ -205,7 +205,8 @@ func TestProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(block(t, "docs/library.md", "func main()")), 0o600); err != nil {
+	source := block(t, "docs/library.md", "func main()")
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	bin := build(t, ".", "./"+dir, "program")

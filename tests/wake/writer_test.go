@@ -92,7 +92,8 @@ func (w *writer) fill(n int) {
 	for range 8 {
 		wg.Go(func() {
 			for o := range objs {
-				if err := w.note(w.dyn.Resource(resources[resourceOf(o)]).Namespace(o.GetNamespace()).Create(w.t.Context(), o, metav1.CreateOptions{})); err != nil {
+				objects := w.dyn.Resource(resources[resourceOf(o)]).Namespace(o.GetNamespace())
+				if err := w.note(objects.Create(w.t.Context(), o, metav1.CreateOptions{})); err != nil {
 					w.t.Error(err)
 				}
 			}

@@ -14,7 +14,8 @@ import (
 )
 
 const schema = `
-CREATE TABLE IF NOT EXISTS objects (key TEXT PRIMARY KEY, namespace TEXT NOT NULL, version TEXT NOT NULL, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS objects (key TEXT PRIMARY KEY, namespace TEXT NOT NULL, version TEXT NOT NULL,
+	data BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS by_namespace ON objects (namespace);
 CREATE TABLE IF NOT EXISTS server (id INTEGER PRIMARY KEY CHECK (id = 0), version TEXT NOT NULL);`
 
@@ -39,7 +40,8 @@ type change struct {
 }
 
 func openStore(path string, a api) (*store, error) {
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)")
+	const pragmas = "?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)"
+	db, err := sql.Open("sqlite", "file:"+path+pragmas)
 	if err != nil {
 		return nil, err
 	}

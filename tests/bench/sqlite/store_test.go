@@ -143,8 +143,8 @@ func (w *world) equal(s *store) {
 		want[o.GetNamespace()+"/"+o.GetName()] = o.GetResourceVersion()
 	}
 	var file map[string]string
-	// between two looks: the program gives no signal
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // poll
+	end := time.Now().Add(30 * time.Second)
+	for ; time.Now().Before(end); time.Sleep(time.Millisecond) { // between two looks: the program gives no signal
 		file = w.file(s)
 		w.mu.Lock()
 		equal := maps.Equal(file, want) && maps.Equal(w.told, want)
