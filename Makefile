@@ -70,7 +70,7 @@ torture: ## the long forms: handlers stalled over a million changes, 100,000 obj
 	TMPDIR=$(MEMORY) KUBEWAKE_TURMOIL=1h go test -v -race -count=1 -timeout 2h -run 'TestTurmoil$$' ./informer
 
 lint cross: export GOGC = 400
-lint: ## format, vet, staticcheck, go.mod, long lines
+lint: ## format, vet, staticcheck, go.mod, long lines, the public surface
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt'd:" $$out; exit 1; }
 	cd tests/tools && go test -count=1 ./style
 	go vet ./...
