@@ -7,7 +7,7 @@
 // The program starts itself again as the programs it measures, one at a time, in pairs
 // (kubewake, client-go, kubewake, client-go, …), so that other load on the machine
 // affects both. It prints its tables, and writes them between the markers of
-// docs/benchmarks.md.
+// figures.md; docs/benchmarks.md says what they mean.
 //
 // Growth compares more programs, at sizes that lie far apart: starts, reads, files, memory
 // and repairs. Programs that alone need a

@@ -59,7 +59,7 @@ func parseOptions() (o options, err error) {
 	sizes := flag.String("sizes", "",
 		"numbers of pods; 1000,5000,20000, or 1000,10000 for growth and 1000,5000 for api, if none are stated")
 	flag.IntVar(&o.pairs, "pairs", 0, "rounds of each measurement; 3, or 5 for idle and api, if not stated")
-	flag.StringVar(&o.out, "out", "../docs/benchmarks.md", "file to write the tables into; empty: none")
+	flag.StringVar(&o.out, "out", "bench/figures.md", "file to write the tables into; empty: none")
 	flag.StringVar(&o.profile, "profile", "", "folder for CPU and heap profiles of each measured program; costs time")
 	flag.StringVar(&o.what, "what", "restart,idle,stream,api,growth,day", "what to measure: one of these, or several")
 	flag.IntVar(&o.events, "events", 40_000, "stream: updates of a feed")

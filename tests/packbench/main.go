@@ -1,5 +1,5 @@
 // Command packbench measures the costs and savings of packed payloads, and writes the
-// tables into docs/benchmarks.md:
+// tables into bench/figures.md:
 //
 //	cd tests && go run ./packbench
 //
@@ -34,7 +34,7 @@ import (
 const (
 	objects = 5000
 	rounds  = 3
-	page    = "../docs/benchmarks.md"
+	page    = "bench/figures.md"
 	begin   = "<!-- packing:begin -->"
 	end     = "<!-- packing:end -->"
 )
