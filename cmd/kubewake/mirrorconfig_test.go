@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
@@ -38,10 +39,17 @@ func TestConfigKeys(t *testing.T) {
 // configKeys is a table of the keys that mirror's config file may have.
 func configKeys() string {
 	cmd, _ := mirrorCommand(genericiooptions.IOStreams{})
+	connection := pflag.NewFlagSet("", pflag.ContinueOnError)
+	genericclioptions.NewConfigFlags(true).AddFlags(connection)
+	var kubectls []string
 	text := "| key | value | default | meaning |\n|---|---|---|---|\n" +
 		"| `" + keyTypes + "` | list |  | the types to mirror, as on the command line: `pods`, `deployments.apps` |\n"
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !inConfig(f) {
+			return
+		}
+		if connection.Lookup(f.Name) != nil && f.Name != "namespace" {
+			kubectls = append(kubectls, "`"+f.Name+"`")
 			return
 		}
 		_, usage := pflag.UnquoteUsage(f)
@@ -59,5 +67,5 @@ func configKeys() string {
 		}
 		text += fmt.Sprintf("| `%s` | %s | %s | %s |\n", f.Name, kind, def, strings.ReplaceAll(usage, "|", `\|`))
 	})
-	return text
+	return text + "\nThese mean the same as with kubectl (`kubectl options`): " + strings.Join(kubectls, ", ") + ".\n"
 }
