@@ -251,7 +251,7 @@ type dashboard struct {
 }
 
 // TestDashboard: the dashboard is valid, each of its expressions is right, and it has
-// each metric. The alerts of docs/design/metrics.md are right, too.
+// each metric.
 func TestDashboard(t *testing.T) {
 	all := described(t)
 	text, err := os.ReadFile("../../docs/grafana/kubewake.json")
@@ -329,7 +329,6 @@ func TestDashboard(t *testing.T) {
 }
 
 // TestMetricsPage: docs/design/metrics.md has each metric with its type, and no other.
-// Its alerts are right.
 func TestMetricsPage(t *testing.T) {
 	all := described(t)
 	text, err := os.ReadFile("../../docs/design/metrics.md")
@@ -357,7 +356,16 @@ func TestMetricsPage(t *testing.T) {
 	if len(rows) > 0 {
 		t.Errorf("the page has %v", rows)
 	}
-	alerts := regexp.MustCompile(`(?m)^ +expr: (.*)$`).FindAllStringSubmatch(page, -1)
+}
+
+// TestAlerts: the expressions of docs/grafana/alerts.yaml are right.
+func TestAlerts(t *testing.T) {
+	all := described(t)
+	text, err := os.ReadFile("../../docs/grafana/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts := regexp.MustCompile(`(?m)^ +expr: (.*)$`).FindAllStringSubmatch(string(text), -1)
 	if len(alerts) < 10 {
 		t.Errorf("only %d alerts were found", len(alerts))
 	}
