@@ -32,7 +32,9 @@ func TestSources(t *testing.T) {
 		configMap("a", "y", 2, "app=shop"), configMap("b", "z", 3, "app=shop"))
 	const all, of = "/api/v1/configmaps", "/api/v1/namespaces/"
 	expect(t, h, of+"a/configmaps", 200, "a/x a/y")
-	expect(t, h, all+"?labelSelector=app%3Dshop", 200, "a/y b/z")
+	for _, same := range []string{"app%3Dshop", "app%3D%3Dshop", "app+in+(shop)"} {
+		expect(t, h, all+"?labelSelector="+same, 200, "a/y b/z")
+	}
 	expect(t, h, all+"?labelSelector=app%3Dshop,tier%3Dweb", 200, "")
 	expect(t, h, of+"b/configmaps?labelSelector=app%3Dshop", 200, "b/z")
 	for _, path := range []string{all, of + "b/configmaps", of + "b/configmaps/y", all + "?labelSelector=app",

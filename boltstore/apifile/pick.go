@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubeapi"
@@ -90,17 +89,8 @@ func covers(src boltstore.Source, sel kubeapi.Selection) bool {
 	if src.Namespace != "" && src.Namespace != sel.Namespace {
 		return false
 	}
-	if src.LabelSelector != "" {
-		has, err := labels.ParseToRequirements(src.LabelSelector)
-		if err != nil {
-			return false
-		}
-		asked, _ := sel.Labels.Requirements() // a selector of nothing has none
-		for _, r := range has {
-			if !slices.ContainsFunc(asked, func(a labels.Requirement) bool { return a.String() == r.String() }) {
-				return false
-			}
-		}
+	if !kubeapi.Implies(sel.Labels, src.LabelSelector) {
+		return false
 	}
 	return !slices.ContainsFunc(selectedBy(src), func(r fields.Requirement) bool {
 		return !slices.Contains(sel.Fields.Requirements(), r)

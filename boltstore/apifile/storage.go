@@ -43,8 +43,9 @@ type kind struct {
 	sources []boltstore.State
 }
 
-// kindsOf finds the types among the file's sources, in the order of discovery: groups by
-// name, the preferred version first. That is one that is kept up to date, if there is any.
+// kindsOf finds the types among the file's sources, in the order of discovery: Kubernetes' own
+// groups first, as at a server, then by name, the preferred version first. That is one that is kept
+// up to date, if there is any.
 func (h *handler) kindsOf(states []boltstore.State) []*kind {
 	byName := map[schema.GroupVersionResource]*kind{}
 	versions := map[schema.GroupVersion]boltstore.State{} // the best source of each
@@ -85,7 +86,8 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 		if a.Group == b.Group && a.Version != b.Version {
 			kept = h.kept(versions[a.GroupVersion()], versions[b.GroupVersion()])
 		}
-		return cmp.Or(cmp.Compare(a.Group, b.Group), kept,
+		return cmp.Or(prefer(scheme.Scheme.IsGroupRegistered(a.Group), scheme.Scheme.IsGroupRegistered(b.Group)),
+			cmp.Compare(a.Group, b.Group), kept,
 			-utilversion.CompareKubeAwareVersionStrings(a.Version, b.Version), cmp.Compare(a.Plural, b.Plural))
 	})
 	return kinds

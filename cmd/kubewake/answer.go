@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubeapi"
 	"github.com/kubewake/kubewake/internal/lately"
 )
 
@@ -89,45 +89,7 @@ func covering(sources []boltstore.State, q question) []boltstore.State {
 func covers(src boltstore.Source, q question) bool {
 	return (src.Namespace == "" || src.Namespace == q.namespace) && src.FieldSelector == "" &&
 		src.ShardSelector == "" &&
-		implies(q.selector, src.LabelSelector)
-}
-
-// implies says whether each object that matches q also matches a source's selector. It
-// does if each requirement of that selector is one of q's.
-func implies(q labels.Selector, of string) bool {
-	has, err := labels.Parse(of)
-	if err != nil {
-		return false
-	}
-	if q == nil {
-		q = labels.Everything()
-	}
-	asked, _ := q.Requirements()
-	needed, selectable := has.Requirements()
-	if !selectable {
-		return false
-	}
-	for _, r := range needed {
-		if !slices.ContainsFunc(asked, func(a labels.Requirement) bool { return same(a, r) }) {
-			return false
-		}
-	}
-	return true
-}
-
-// same says whether two requirements mean the same: app=shop, app==shop and app in
-// (shop) do.
-func same(a, b labels.Requirement) bool {
-	operator := func(r labels.Requirement) selection.Operator {
-		switch r.Operator() {
-		case selection.Equals, selection.DoubleEquals:
-			return selection.In
-		case selection.NotEquals:
-			return selection.NotIn
-		}
-		return r.Operator()
-	}
-	return a.Key() == b.Key() && operator(a) == operator(b) && a.Values().Equal(b.Values())
+		kubeapi.Implies(q.selector, src.LabelSelector)
 }
 
 // byNamespace returns a source for each namespace of the question. It is the latest of
@@ -190,4 +152,13 @@ func (q question) latest(sources []boltstore.State) boltstore.State {
 			strings.Compare(b.Source.String(), a.Source.String()),
 		)
 	})
+}
+
+// within is the namespace to read from a source, "" for all. Callers still filter: the
+// source's scope may be unknown.
+func within(st boltstore.State, namespace string, all bool) string {
+	if all || st.Scope != boltstore.ScopeNamespaced {
+		return ""
+	}
+	return namespace
 }

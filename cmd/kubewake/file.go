@@ -327,17 +327,23 @@ func sayLacks(errOut io.Writer, st boltstore.State) {
 	}
 }
 
-// served is the name of the cluster that is served, the given one or the file's only one.
-func (f *dbFile) served() (name string, err error) {
+// served is the name of the cluster that is served, the given one or the file's only one,
+// with its sources.
+func (f *dbFile) served() (name string, sources []boltstore.State, err error) {
 	r, err := f.read()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if err := r.Close(); err != nil {
-		return "", err
+		return "", nil, err
 	}
+	name, err = f.clusterOf(r.status.Sources)
+	return name, inCluster(r.status.Sources, name), err
+}
+
+func (f *dbFile) clusterOf(sources []boltstore.State) (name string, err error) {
 	var names []string
-	for _, src := range r.status.Sources {
+	for _, src := range sources {
 		names = append(names, src.Source.Cluster)
 	}
 	slices.Sort(names)

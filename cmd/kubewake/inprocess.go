@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
@@ -119,11 +120,12 @@ func (b *replyBody) Close() error {
 	return b.PipeReader.Close()
 }
 
-// aged says on errOut how old the answers' data is, once for each type. Nothing asks
-// again later: if the file cannot answer now, it cannot answer in a second.
+// aged says on errOut how old the answers' data is and what it may lack, once for each type.
+// Nothing asks again later: if the file cannot answer now, it cannot answer in a second.
 type aged struct {
-	next   http.RoundTripper
-	errOut io.Writer
+	next    http.RoundTripper
+	errOut  io.Writer
+	sources []boltstore.State
 
 	mu   sync.Mutex
 	said map[string]bool
@@ -137,7 +139,7 @@ func (t *aged) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Header.Del("Retry-After")
 	p := kubeapi.ParsePath(r.URL.Path)
-	if p.Resource == "" || resp.StatusCode != http.StatusOK {
+	if p.Resource == "" || resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNotFound {
 		return resp, nil
 	}
 	what := p.GroupVersion.WithResource(p.Resource).GroupResource().String()
@@ -146,6 +148,11 @@ func (t *aged) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !t.said[what] {
 		t.said[what] = true
 		fmt.Fprintf(t.errOut, "%s: confirmed by the server %s\n", what, agoOf(resp.Header))
+		for _, st := range t.sources {
+			if groupOf(st).String() == what {
+				sayLacks(t.errOut, st)
+			}
+		}
 	}
 	return resp, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
@@ -32,7 +33,7 @@ type kubeClient struct {
 	db        dbFile
 	namespace string
 	secrets   bool
-	masks     func() bool // whether copies of Secrets' data in annotations are masked; nil: they are not
+	hides     func() func(*unstructured.Unstructured) // what Secrets do not show; nil, or one that returns nil: all
 	warnings  rest.WarningHandler
 	// server returns the server to ask for schemas that are not kept. If it is nil, or
 	// returns nil, no server is asked.
@@ -60,7 +61,7 @@ var _ genericclioptions.RESTClientGetter = &kubeClient{}
 // open makes the config. The handler is the one that serve has.
 func (c *kubeClient) open() {
 	c.close = func() error { return nil }
-	cluster, err := c.db.served()
+	cluster, sources, err := c.db.served()
 	if err != nil {
 		c.err = err
 		return
@@ -86,15 +87,18 @@ func (c *kubeClient) open() {
 	}
 	schemas := serve.SchemasOf(c.db.path, cluster)
 	schemas.Failed = func(err error) { c.unkept = err }
+	whole := &parts{file, sources, c.streams.ErrOut}
 	handler := dryRun(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/openapi/") {
 			schemas.ServeHTTP(w, r, server)
 			return
 		}
-		file.ServeFile(w, r, nil)
+		whole.ServeHTTP(w, r)
 	}))
-	if c.masks != nil && c.masks() {
-		handler = maskApplied(handler)
+	if c.hides != nil {
+		if hide := c.hides(); hide != nil {
+			handler = hideSecrets(handler, hide)
+		}
 	}
 	var transport http.RoundTripper = &inProcess{c.ctx, handler}
 	if c.completes != nil {
@@ -102,7 +106,8 @@ func (c *kubeClient) open() {
 	}
 	c.config = &rest.Config{
 		Host: "http://file", UserAgent: "kubewake/" + version(), QPS: -1, WarningHandler: c.warnings,
-		Transport: &aged{next: transport, errOut: c.streams.ErrOut, said: map[string]bool{}},
+		Transport: &aged{next: transport, errOut: c.streams.ErrOut, sources: sources,
+			said: map[string]bool{}},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -63,9 +64,11 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 		onFile(streams, func(c *kubeClient) *cobra.Command {
 			c.secrets = true // it masks them, without --show-secrets
 			cmd := diff.NewCmdDiff(cmdutil.NewFactory(c), c.streams)
-			c.masks = func() bool {
-				shown, err := cmd.Flags().GetBool("show-secrets")
-				return err != nil || !shown
+			c.hides = func() func(*unstructured.Unstructured) {
+				if shown, err := cmd.Flags().GetBool("show-secrets"); err == nil && shown {
+					return nil
+				}
+				return maskApplied
 			}
 			return cmd
 		}),
@@ -232,7 +235,7 @@ func newExplain(c *kubeClient) *cobra.Command {
 		if fetch {
 			return false, nil
 		}
-		cluster, err := c.db.served()
+		cluster, _, err := c.db.served()
 		if err == nil {
 			err = serve.SchemasOf(c.db.path, cluster).Ready()
 		}

@@ -1,13 +1,13 @@
 // Command kubewake keeps Kubernetes objects in a file and reads them from it.
 //
 // A command has the file of its name. Longer names are parts of it: mirrorreload is of
-// mirror, getrows of get. Commands share these files:
+// mirror. Commands share these files:
 //
 //   - file: opening the file. answer: which sources answer. types: which type a name means.
 //   - client, wire: the server. access: the addresses of the API, for serve and mirror.
-//   - kubectl, kubeclient, inprocess: kubectl's own commands, over the API of the file. dryrun
-//     and mask serve its diff, complete and names its completion.
-//   - table, progress, spool, terminal: output.
+//   - kubectl, kubeclient, inprocess: kubectl's own commands, over the API of the file. parts
+//     serves its get, dryrun its diff, mask both, complete and names its completion.
+//   - progress, spool, terminal: output.
 package main
 
 import (

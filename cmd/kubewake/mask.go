@@ -18,10 +18,8 @@ import (
 // mask is in the place of a value that is not shown.
 const mask = "***"
 
-// maskApplied masks the copy of a Secret's data in the annotation of kubectl apply.
-// kubectl diff masks the data itself, but would show that copy. The names of the values
-// stay, since diff needs them to see which ones a manifest deletes.
-func maskApplied(next http.Handler) http.Handler {
+// hideSecrets applies hide to each Secret in an answer, which must be JSON.
+func hideSecrets(next http.Handler, hide func(*unstructured.Unstructured)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := kubeapi.ParsePath(r.URL.Path); p.GroupVersion.Group != "" || p.Resource != "secrets" {
 			next.ServeHTTP(w, r)
@@ -32,45 +30,59 @@ func maskApplied(next http.Handler) http.Handler {
 			kubeapi.WriteStatus(w, apierrors.NewInternalError(err))
 			return
 		}
-		body, err := io.ReadAll(resp.Body)
-		if err = errors.Join(err, resp.Body.Close()); err == nil {
-			body, err = withoutApplied(body)
-		}
-		if err != nil {
-			kubeapi.WriteStatus(w, apierrors.NewInternalError(err))
-			return
-		}
+		defer resp.Body.Close()
 		for name, values := range resp.Header {
 			if name != "Content-Length" {
 				w.Header()[name] = values
 			}
 		}
 		w.WriteHeader(resp.StatusCode)
-		_, _ = w.Write(body) // the client left
+		out := http.NewResponseController(w)
+		for dec := json.NewDecoder(resp.Body); ; { // one value, or the events of a watch
+			var text json.RawMessage
+			var object map[string]any
+			err := dec.Decode(&text)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err == nil {
+				err = utiljson.Unmarshal(text, &object) // numbers stay what they are
+			}
+			if err == nil {
+				hideIn(object, hide)
+				err = errors.Join(json.NewEncoder(w).Encode(object), out.Flush())
+			}
+			if err != nil {
+				panic(http.ErrAbortHandler)
+			}
+		}
 	})
 }
 
-// withoutApplied masks the annotations of a Secret, or of each in a list, in JSON.
-func withoutApplied(body []byte) ([]byte, error) {
-	u := &unstructured.Unstructured{}
-	if err := utiljson.Unmarshal(body, &u.Object); err != nil {
-		return nil, err
-	}
-	hide := func(u *unstructured.Unstructured) {
-		all := u.GetAnnotations()
-		if text := all[corev1.LastAppliedConfigAnnotation]; text != "" {
-			all[corev1.LastAppliedConfigAnnotation] = masked(text)
-			u.SetAnnotations(all)
+// hideIn applies hide to an object, and to those in a list, a table or an event.
+func hideIn(v any, hide func(*unstructured.Unstructured)) {
+	switch v := v.(type) {
+	case []any:
+		for _, item := range v {
+			hideIn(item, hide)
+		}
+	case map[string]any:
+		hide(&unstructured.Unstructured{Object: v})
+		for _, field := range []string{"items", "rows", "object"} {
+			hideIn(v[field], hide)
 		}
 	}
-	hide(u)
-	items, _ := u.Object["items"].([]any)
-	for _, item := range items {
-		if object, ok := item.(map[string]any); ok {
-			hide(&unstructured.Unstructured{Object: object})
-		}
+}
+
+// maskApplied masks the copy of a Secret's data in the annotation of kubectl apply. kubectl
+// diff masks the data itself, but would show that copy. The names of the values stay, since
+// diff needs them to see which ones a manifest deletes.
+func maskApplied(u *unstructured.Unstructured) {
+	all := u.GetAnnotations()
+	if text := all[corev1.LastAppliedConfigAnnotation]; text != "" {
+		all[corev1.LastAppliedConfigAnnotation] = masked(text)
+		u.SetAnnotations(all)
 	}
-	return json.Marshal(u.Object)
 }
 
 // masked is a manifest of a Secret without its values.

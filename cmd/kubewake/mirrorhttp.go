@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -116,7 +117,7 @@ func (s *stats) phases() map[string]string {
 func deeds(st reflector.State, now time.Time) string {
 	text := st.String()
 	if age, ok := st.Age(now); ok {
-		text += fmt.Sprintf(", confirmed %s ago", humanDuration(age))
+		text += fmt.Sprintf(", confirmed %s ago", duration.HumanDuration(age))
 	}
 	if st.Uncompared {
 		text += ", resumed and not compared"
@@ -133,7 +134,7 @@ func deeds(st reflector.State, now time.Time) string {
 		text += "; relists: " + strings.Join(relists, ", ")
 	}
 	if st.LastRelist != "" {
-		text += fmt.Sprintf(", the last %s ago: %s", humanDuration(now.Sub(st.LastRelistAt)), st.LastRelist)
+		text += fmt.Sprintf(", the last %s ago: %s", duration.HumanDuration(now.Sub(st.LastRelistAt)), st.LastRelist)
 	}
 	return text
 }

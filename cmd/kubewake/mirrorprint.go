@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -84,7 +85,7 @@ func ago(t time.Time, age *time.Duration) string {
 	case age == nil:
 		return "unknown time ago"
 	}
-	return humanDuration(*age) + " ago"
+	return duration.HumanDuration(*age) + " ago"
 }
 
 // counter is a handler that counts events, and prints them with --events.

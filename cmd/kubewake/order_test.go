@@ -8,37 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
-
-// TestPick: objects come in the order in which their names were given, as from kubectl.
-func TestPick(t *testing.T) {
-	found := map[string]*unstructured.Unstructured{}
-	for _, name := range []string{"a", "b", "c"} {
-		u := &unstructured.Unstructured{}
-		u.SetNamespace("web")
-		u.SetName(name)
-		found["web/"+name] = u
-	}
-	for names, want := range map[string]string{"": "a b c", "b a": "b a", "c a c": "c a c",
-		"b x a": `b a missing "x"`} {
-		objs, missing := pick(found, strings.Fields(names))
-		var got []string
-		for _, u := range objs {
-			got = append(got, u.GetName())
-		}
-		if len(missing) > 0 {
-			got = append(got, "missing", strings.Join(missing, " "))
-		}
-		if text := strings.Join(got, " "); text != want {
-			t.Errorf("%q: %s, want %s", names, text, want)
-		}
-	}
-}
 
 // TestDescribeWithoutEvents: an object can be described even if the file has no events.
 func TestDescribeWithoutEvents(t *testing.T) {

@@ -111,20 +111,25 @@ func items(dec *json.Decoder, each func(*json.Decoder) error) error {
 // url is the query in the API.
 func (q *query) url() string {
 	src := q.source.Source
-	parts := []string{"/apis", src.Group, src.Version}
-	if src.Group == "" {
-		parts = []string{"/api", src.Version}
-	}
 	namespace, name, ok := strings.Cut(q.key, "/")
 	if !ok {
 		namespace, name = "", q.key
 	}
-	if namespace = cmp.Or(namespace, src.Namespace, q.namespace); namespace != "" {
-		parts = append(parts, "namespaces", namespace)
-	}
-	u := url.URL{Scheme: "http", Host: "file", Path: path.Join(append(parts, src.Resource, name)...)}
+	u := url.URL{Scheme: "http", Host: "file", Path: pathOf(src, cmp.Or(namespace, src.Namespace, q.namespace), name)}
 	if name == "" {
 		u.RawQuery = url.Values{"labelSelector": {src.LabelSelector}, "fieldSelector": {src.FieldSelector}}.Encode()
 	}
 	return u.String()
+}
+
+// pathOf is the path of a source's object in the API, or of a list if name is empty.
+func pathOf(src boltstore.Source, namespace, name string) string {
+	parts := []string{"/apis", src.Group, src.Version}
+	if src.Group == "" {
+		parts = []string{"/api", src.Version}
+	}
+	if namespace != "" {
+		parts = append(parts, "namespaces", namespace)
+	}
+	return path.Join(append(parts, src.Resource, name)...)
 }

@@ -75,7 +75,7 @@ func (s *server) run(ctx context.Context) error {
 	if s.hangups != nil || !signal.Ignored(syscall.SIGHUP) { // as nohup asks for
 		wg.Go(func() { s.reloads(ctx, cancel) })
 	}
-	cluster, err := s.db.served()
+	cluster, _, err := s.db.served()
 	if err != nil {
 		return err
 	}

@@ -225,3 +225,11 @@ func fromServer(mapper meta.RESTMapper, arg string) (resource, error) {
 func unknownType(arg, where string) error {
 	return fmt.Errorf("%s has no resource type %q", where, arg)
 }
+
+func notInFile(typ, path string, states []boltstore.State) error {
+	types := typesIn(states)
+	if len(types) == 0 {
+		return fmt.Errorf("%w; it has no types at all", unknownType(typ, path))
+	}
+	return fmt.Errorf("%w; it has: %s", unknownType(typ, path), strings.Join(types, ", "))
+}

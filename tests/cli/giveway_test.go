@@ -10,10 +10,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 )
 
 // take opens the file as a mirror does, with the default time to wait, and
@@ -29,15 +31,22 @@ func take(t *testing.T, path string, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var objs []any
+	var objs []kruntime.Object
 	for i := range 3000 {
 		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web",
 			Name: fmt.Sprintf("cm%04d", i), ResourceVersion: fmt.Sprint(n)},
 			Data: map[string]string{"text": strings.Repeat(fmt.Sprint(n, " "), 100)}})
 	}
 	for range 3 { // what it frees with the first one it uses again
-		if err := s.Replace(objs, fmt.Sprint(n)); err != nil {
-			t.Error(err)
+		r, err := s.BeginRelist(boltstore.RelistOptions{})
+		if err == nil {
+			err = r.Page(objs)
+		}
+		if err == nil {
+			_, err = r.Commit(fmt.Sprint(n), time.Now())
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 	s.Release()
