@@ -106,9 +106,8 @@ func (a *access) link(cfg *rest.Config, clusters func(context.Context) []string)
 	return serve.NewLink(cfg, serve.LinkOptions{Offline: a.offline, Clusters: clusters})
 }
 
-// serve lets callers in until end is called. path is the file's path, and cluster is the
-// name of the served cluster.
-func (a *access) serve(file serve.File, link *serve.Link, path, cluster string, logf func(string, ...any)) (
+// serve lets callers in until end is called. path is the file's path.
+func (a *access) serve(file serve.File, link *serve.Link, path string, logf func(string, ...any)) (
 	end func() error, err error,
 ) {
 	for _, given := range []string{a.socket, a.kubeconfig} {
@@ -120,9 +119,7 @@ func (a *access) serve(file serve.File, link *serve.Link, path, cluster string, 
 		}
 	}
 	failed := func(err error) { logf("%s", oneLine(err)) }
-	schemas := serve.SchemasOf(path, cluster)
-	schemas.Failed = failed
-	s := serve.New(serve.Options{File: file, Link: link, Schemas: schemas, Limits: a.limits, Failed: failed})
+	s := serve.New(serve.Options{File: file, Link: link, Limits: a.limits, Failed: failed})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

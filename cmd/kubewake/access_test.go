@@ -58,7 +58,7 @@ func TestFolderOthersCanWrite(t *testing.T) {
 		kubeconfig := access{socket: nobody, listen: "127.0.0.1:0", kubeconfig: filepath.Join(open, "k")}
 		for name, a := range map[string]*access{"the socket": &sock, "the kubeconfig": &kubeconfig} {
 			a.unsafe = tc.unsafe
-			end, err := a.serve(nil, nil, filepath.Join(dir, "f.db"), "", t.Logf)
+			end, err := a.serve(nil, nil, filepath.Join(dir, "f.db"), t.Logf)
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s in a folder of mode %o: %v", name, tc.mode, err)
 			}
@@ -101,7 +101,7 @@ func TestKubeconfigOnFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	life := func(kubeconfig string) (log string, err error) {
 		a := &access{socket: nobody, listen: "127.0.0.1:0", kubeconfig: kubeconfig}
-		end, err := a.serve(nil, nil, filepath.Join(dir, "f.db"), "", func(format string, args ...any) {
+		end, err := a.serve(nil, nil, filepath.Join(dir, "f.db"), func(format string, args ...any) {
 			log += fmt.Sprintf(format+"\n", args...)
 		})
 		if err != nil {

@@ -19,7 +19,7 @@ func TestTwoServers(t *testing.T) {
 			for range 2 {
 				go func() {
 					a := &access{socket: nobody, listen: "127.0.0.1:0", kubeconfig: beside}
-					end, err := a.serve(nil, nil, path, "", t.Logf)
+					end, err := a.serve(nil, nil, path, t.Logf)
 					ends <- end
 					errs <- err
 				}()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,9 +34,6 @@ type kubeClient struct {
 	secrets   bool
 	hides     func() func(*unstructured.Unstructured) // what Secrets do not show; nil, or one that returns nil: all
 	warnings  rest.WarningHandler
-	// server returns the server to ask for schemas that are not kept. If it is nil, or
-	// returns nil, no server is asked.
-	server    func(*serve.Shared) (*serve.Link, error)
 	completes *string // the beginning of the name to complete; nil: none
 	// own runs a command line with code of ours. handled says that it has done so, with
 	// err as the result. Otherwise kubectl's code runs it. nil means that kubectl's code
@@ -49,7 +45,6 @@ type kubeClient struct {
 	config *rest.Config
 	err    error
 	close  func() error
-	unkept error // why a schema from the server could not be kept
 
 	discover  sync.Once
 	discovery discovery.CachedDiscoveryInterface
@@ -74,27 +69,7 @@ func (c *kubeClient) open() {
 	if c.err = file.Ready(); c.err != nil {
 		return
 	}
-	var server http.Handler
-	if c.server != nil {
-		link, err := c.server(file)
-		if err != nil {
-			c.err = err
-			return
-		}
-		if link != nil {
-			server = link.ForThisUser()
-		}
-	}
-	schemas := serve.SchemasOf(c.db.path, cluster)
-	schemas.Failed = func(err error) { c.unkept = err }
-	whole := &parts{file, sources, c.streams.ErrOut}
-	handler := dryRun(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/openapi/") {
-			schemas.ServeHTTP(w, r, server)
-			return
-		}
-		whole.ServeHTTP(w, r)
-	}))
+	handler := dryRun(&parts{file, sources, c.streams.ErrOut})
 	if c.hides != nil {
 		if hide := c.hides(); hide != nil {
 			handler = hideSecrets(handler, hide)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,20 +13,17 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubectl/pkg/cmd/apiresources"
 	kubedescribe "k8s.io/kubectl/pkg/cmd/describe"
 	"k8s.io/kubectl/pkg/cmd/diff"
 	kubeevents "k8s.io/kubectl/pkg/cmd/events"
-	"k8s.io/kubectl/pkg/cmd/explain"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/cmd/wait"
 
 	"github.com/kubewake/kubewake/boltstore"
 	_ "github.com/kubewake/kubewake/cmd/kubewake/internal/english" // before kubectl's packages
-	"github.com/kubewake/kubewake/internal/serve"
 )
 
 // fatal is the panic by which kubectl's commands end with an error. Instead of calling
@@ -72,14 +68,16 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 			}
 			return cmd
 		}),
-		onFile(streams, func(c *kubeClient) *cobra.Command { return newExplain(c) }),
+		notInFiles("explain TYPE", "Print why a file explains no type",
+			"a file has objects, and no schemas; the server has them: kubectl explain, also by kubewake serve "+
+				"--pass-through"),
 		notInFiles("logs POD", "Print why a file has no logs",
 			"a file has objects, and no logs; they are on the node: kubectl logs, or kubewake serve --pass-through"),
 	}
 }
 
 // here finds the commands in kubectl's help that kubewake also has.
-var here = regexp.MustCompile(`\bkubectl (get|describe|events|api-resources|api-versions|wait|diff|explain|logs)\b`)
+var here = regexp.MustCompile(`\bkubectl (get|describe|events|api-resources|api-versions|wait|diff|logs)\b`)
 
 // onFile makes a command of kubectl read the file. Its help then says kubewake.
 func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Command) *cobra.Command {
@@ -115,7 +113,7 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 			return exitCode{codeOf(err), out.err}
 		}
 		_, _ = said.WriteTo(streams.ErrOut) // there is nowhere else to say it
-		return cmp.Or(err, c.unkept)
+		return err
 	}
 	wrong := cmd.FlagErrorFunc()
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) (out error) {
@@ -214,44 +212,6 @@ func (c *kubeClient) hideEvents(cmd *cobra.Command) error {
 	}
 	fmt.Fprintln(c.streams.ErrOut, "events are not in the file, so none are shown")
 	return cmd.Flags().Set("show-events", "false")
-}
-
-// newExplain is kubectl's, from the schemas that are kept beside the file.
-func newExplain(c *kubeClient) *cobra.Command {
-	cmd := explain.NewCmdExplain("kubewake", cmdutil.NewFactory(c), c.streams)
-	cmd.Long += "\n\nA server's schemas can be larger than everything that a mirror reads, so they are read only " +
-		"when they are asked for:\n" +
-		"with --fetch, or when a client asks kubewake serve --pass-through for one. Then they are kept beside the " +
-		"file, in FILE.openapi."
-	cmd.Example += "\n\n  # Read the schema of deployments' group from the server of the kubeconfig, and keep it\n " +
-		" kubewake explain deployments --fetch"
-	flags, fetch := genericclioptions.NewConfigFlags(false), false
-	f := cmd.Flags()
-	f.BoolVar(&fetch, "fetch", false,
-		"read the schema from the server of the kubeconfig, unless the kept one is the server's, and keep it")
-	f.StringVar(flags.KubeConfig, "kubeconfig", "", "path of the kubeconfig, for --fetch")
-	f.StringVar(flags.Context, "context", "", "the kubeconfig's context, for --fetch")
-	c.own = func(*cobra.Command, []string) (handled bool, err error) {
-		if fetch {
-			return false, nil
-		}
-		cluster, _, err := c.db.served()
-		if err == nil {
-			err = serve.SchemasOf(c.db.path, cluster).Ready()
-		}
-		return err != nil, err
-	}
-	c.server = func(file *serve.Shared) (*serve.Link, error) {
-		if !fetch {
-			return nil, nil
-		}
-		cfg, err := clientConfig(flags, func(*rest.Config) {})
-		if err != nil {
-			return nil, err
-		}
-		return serve.NewLink(cfg, serve.LinkOptions{Clusters: file.Clusters})
-	}
-	return cmd
 }
 
 // notInFiles is a command that says why there is no such command.

@@ -61,7 +61,7 @@ func (m *mirror) api(ctx context.Context, db *boltstore.DB, cfg *rest.Config) (e
 		return nil, err
 	}
 	m.access.unsafe = m.db.unsafe
-	stop, err := m.access.serve(serve.Own(db, m.access.options(cluster, m.logger())), link, m.db.path, cluster, m.logf)
+	stop, err := m.access.serve(serve.Own(db, m.access.options(cluster, m.logger())), link, m.db.path, m.logf)
 	if err != nil {
 		return nil, err
 	}

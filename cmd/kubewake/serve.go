@@ -87,7 +87,7 @@ func (s *server) run(ctx context.Context) error {
 	if err == nil {
 		var end func() error
 		s.access.unsafe = s.db.unsafe
-		if end, err = s.access.serve(file, link, s.db.path, cluster, s.logf); err == nil {
+		if end, err = s.access.serve(file, link, s.db.path, s.logf); err == nil {
 			<-ctx.Done()
 			err = end()
 		}

@@ -28,13 +28,9 @@ func TestInterimAnswers(t *testing.T) {
 	}))
 	early.StartTLS()
 	defer early.Close()
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, early, LinkOptions{}),
-		Schemas: &Schemas{dir: t.TempDir()}})
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, early, LinkOptions{})})
 	if a := s.get("/version"); !a.has(200, "v1.2.3") {
 		t.Errorf("version: %d %s", a.code, a.body)
-	}
-	if a := s.get("/openapi/v3"); !a.has(403, "no") {
-		t.Errorf("schemas: %d %s", a.code, a.body)
 	}
 	a := send(t, s.socket, http.MethodPost, local+selfReviewPath, strings.NewReader(mayI(t, "list", "/pods", "a")),
 		"Expect", "100-continue", "Content-Type", "application/json")

@@ -38,5 +38,5 @@
 //     its watches over WebSocket.
 //   - link: requests that are passed on. identity: which cluster the server is of. outage:
 //     while it does not answer.
-//   - discovery, schemas, selfreview: answers to which file and server both contribute.
+//   - discovery, selfreview: answers to which file and server both contribute.
 package serve

@@ -259,8 +259,6 @@ func (c *cluster) answer(w http.ResponseWriter, r *http.Request) {
 		answers["/api"], answers["/apis"] = of("", pods), of("apps", deployments)
 	}
 	switch a, ok := answers[r.URL.Path]; {
-	case strings.HasPrefix(r.URL.Path, "/openapi/v3/"), r.URL.Path == "/openapi/v3":
-		schemas(w, r)
 	case ok:
 		w.Header().Set("Content-Type", media)
 		_ = json.NewEncoder(w).Encode(a) // the client left

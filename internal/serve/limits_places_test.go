@@ -79,7 +79,7 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	defer server.Close()
 	link := linkTo(t, server, LinkOptions{})
 	s := start(t, Options{File: fileOf(t, apifile.Options{Secrets: true}), Link: link,
-		Schemas: SchemasOf(t.TempDir()+"/f.db", ""), Limits: Limits{Requests: 12, Watches: 12, Send: time.Second}})
+		Limits: Limits{Requests: 12, Watches: 12, Send: time.Second}})
 	s.inTime = within(50 * time.Millisecond)
 	paths := []string{maps, maps + "?watch=1", "/api/v1/pods", "/api/v1/pods?watch=1", "/apis", "/api",
 		"/apis/apps/v1", "/version", "/openapi/v3", "/openapi/v3/api/v1",

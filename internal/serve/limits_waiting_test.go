@@ -96,39 +96,6 @@ func TestServerHoldsDocuments(t *testing.T) {
 	under.Wait()
 }
 
-// TestServerHoldsSchemas: a document that is kept is used while there is no room for one more
-// request that waits for the server. Any other one can be asked for again.
-func TestServerHoldsSchemas(t *testing.T) {
-	const doc, other = "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1"
-	asked, over := make(chan struct{}), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == doc {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"openapi":"one"}`) // the test sees it missing
-			return
-		}
-		hold(r, asked, over)
-	}))
-	defer server.Close()
-	l := Limits{Requests: 4}
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{}), Limits: l,
-		Schemas: SchemasOf(filepath.Join(t.TempDir(), "f.db"), "")})
-	if a := s.get(doc); a.code != 200 {
-		t.Fatalf("%d %s", a.code, a.body)
-	}
-	for range l.Requests / 2 {
-		go s.get("/api/v1/pods")
-		<-asked
-	}
-	if a := s.get(doc); !a.has(200, `"openapi":"one"`) {
-		t.Errorf("it is kept: %d %s", a.code, a.body)
-	}
-	if a := s.get(other); a.code != 429 || a.header.Get("Retry-After") != "1" {
-		t.Errorf("it is not: %d %s", a.code, a.body)
-	}
-	close(over)
-}
-
 // TestHalfClosedStream: a client that has sent everything still gets the rest of the answer.
 func TestHalfClosedStream(t *testing.T) {
 	for _, secure := range []bool{false, true} {

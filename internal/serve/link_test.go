@@ -203,7 +203,8 @@ func TestSilentDiscovery(t *testing.T) {
 		c.waits = func() { clock.Step(patience); close(ctx.over); <-ends }
 		c.mu.Unlock()
 		w := httptest.NewRecorder()
-		link.ForThisUser().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/apis", nil))
+		link.ServeHTTP(w, withCaller(httptest.NewRequestWithContext(ctx, http.MethodGet, "/apis", nil),
+			&caller{same: true}))
 		c.mu.Lock()
 		vain := c.vain
 		c.mu.Unlock()

@@ -244,14 +244,6 @@ func (l *Link) authorize(r *http.Request, c *caller, p kubeapi.Path) *apierrors.
 	return nil
 }
 
-// mayGet says whether a caller may get a path that is no object.
-func (l *Link) mayGet(r *http.Request, c *caller) bool {
-	spec := l.asking(c)
-	spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.URL.Path, Verb: "get"}
-	got, err := l.access(r.Context(), spec)
-	return err == nil && got.yes
-}
-
 // asking begins a question about a caller.
 func (l *Link) asking(c *caller) authorizationv1.SubjectAccessReviewSpec {
 	groups := c.user.Groups

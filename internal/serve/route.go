@@ -63,8 +63,6 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 			"somebody else (Impersonate- headers)", s.link.as))
 	case isWebSocket(r) && !c.same && c.token == "" && ofAnotherOrigin(r):
 		refuse(w, "a page of another origin cannot use the client certificate of its browser (Origin header)")
-	case isSchema(r.URL.Path) && reads && !asSomebody && s.schemas != nil:
-		s.schema(w, r, c)
 	case r.URL.Path == selfReviewPath && r.Method == http.MethodPost && !asSomebody:
 		s.selfReview(w, r)
 	case c.nobody, s.link == nil:
@@ -101,19 +99,6 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, c *caller, p kubea
 		}
 	}
 	s.serveFile(w, r, s.onward)
-}
-
-// schema answers with a document of OpenAPI. Kept documents are for callers that may get
-// them.
-func (s *Server) schema(w http.ResponseWriter, r *http.Request, c *caller) {
-	switch {
-	case s.link == nil:
-		s.schemas.ServeHTTP(w, r, nil)
-	case c.same, s.link.mayGet(r, c):
-		s.schemas.ServeHTTP(w, r, s.onward)
-	default:
-		s.onward.ServeHTTP(w, r) // the server refuses it
-	}
 }
 
 func refuse(w http.ResponseWriter, why string) {

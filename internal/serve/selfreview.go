@@ -66,6 +66,15 @@ func (s *Server) selfReview(w http.ResponseWriter, r *http.Request) {
 	kubeapi.WriteJSON(w, http.StatusCreated, out)
 }
 
+// statusText is the message of a status, or the text itself.
+func statusText(body []byte) string {
+	var st metav1.Status
+	if err := json.Unmarshal(body, &st); err != nil || st.Message == "" {
+		return string(body)
+	}
+	return st.Message
+}
+
 // mayRead says whether the caller would get an answer from the file.
 func (s *Server) mayRead(r *http.Request, a *authorizationv1.ResourceAttributes) bool {
 	if a.Verb != "get" && a.Verb != "list" && a.Verb != "watch" || a.Subresource != "" && a.Subresource != "status" {

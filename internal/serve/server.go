@@ -21,8 +21,6 @@ type Options struct {
 	File File
 	// Link leads to the real server. nil: only the file answers, and only this user gets in.
 	Link *Link
-	// Schemas keeps documents of OpenAPI. nil: the server alone has them.
-	Schemas *Schemas
 	// Limits are DefaultLimits where they are 0.
 	Limits Limits
 	// Failed is called with each panic of a request. nil calls nothing.
@@ -31,12 +29,11 @@ type Options struct {
 
 // Server serves callers on several addresses.
 type Server struct {
-	file    File
-	link    *Link
-	onward  http.Handler // the link, for callers
-	schemas *Schemas
-	limits  Limits
-	errors  *log.Logger
+	file   File
+	link   *Link
+	onward http.Handler // the link, for callers
+	limits Limits
+	errors *log.Logger
 	// documents of the server that did not come in time, which inTime gives it
 	documents *outage
 	inTime    limit
@@ -53,7 +50,7 @@ type Server struct {
 
 // New returns a server that listens nowhere yet.
 func New(o Options) *Server {
-	s := &Server{file: o.File, link: o.Link, schemas: o.Schemas, limits: o.Limits.withDefaults(),
+	s := &Server{file: o.File, link: o.Link, limits: o.Limits.withDefaults(),
 		errors: panics.Logger(o.Failed), inTime: inTime, inOrder: 2 * time.Second}
 	if s.link != nil {
 		s.onward = &onward{s.link}
