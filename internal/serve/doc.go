@@ -34,8 +34,7 @@
 //   - caller, token, certificates, kubeconfig: who calls.
 //   - review, accepted: what the server allows a caller.
 //   - route: whether the file or the server answers. A [File] passes a read on if it does
-//     not have the objects. file: a file of this process, and one that is shared. messages:
-//     its watches over WebSocket.
+//     not have the objects. file: a file of this process, and one that is shared.
 //   - link: requests that are passed on. identity: which cluster the server is of. outage:
 //     while it does not answer.
 //   - discovery, selfreview: answers to which file and server both contribute.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,8 +67,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == selfReviewPath && r.Method == http.MethodPost && !asSomebody:
 		s.selfReview(w, r)
 	case c.nobody, s.link == nil:
-		s.serveFile(w, r, nil)
-	case !reads || asSomebody || upgrades(r) && !inMessages(r):
+		s.file.ServeFile(w, r, nil)
+	case !reads || asSomebody || upgrades(r):
 		s.onward.ServeHTTP(w, r)
 	case p.Resource != "":
 		s.read(w, r, c, p)
@@ -98,9 +99,27 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, c *caller, p kubea
 			defer end()
 		}
 	}
-	s.serveFile(w, r, s.onward)
+	s.file.ServeFile(w, r, s.onward)
 }
 
 func refuse(w http.ResponseWriter, why string) {
 	kubeapi.WriteStatus(w, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(why)))
+}
+
+// isWebSocket says whether a request asks for a WebSocket by the rules of an API server, which
+// answers others as if they did not ask.
+func isWebSocket(r *http.Request) bool {
+	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") && r.Header.Get("Connection") != "" // see keepNamed
+}
+
+// ofAnotherOrigin says whether a browser sends a request for a page from elsewhere. An API
+// server does not look at this. A token is known to the page itself, but a client
+// certificate is the browser's, whatever the page.
+func ofAnotherOrigin(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	from, err := url.Parse(origin)
+	return err != nil || !strings.EqualFold(strings.TrimSuffix(from.Host, ":443"), strings.TrimSuffix(r.Host, ":443"))
 }

@@ -157,7 +157,6 @@ func TestServe(t *testing.T) {
 	t.Run("rights", func(t *testing.T) {
 		w.rights(t, &rest.Config{Host: at[1], QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: crt}})
 	})
-	t.Run("watches over WebSocket", w.webSocket)
 	t.Run("an informer", func(t *testing.T) { w.informer(t, mirror, served, args) })
 }
 
