@@ -221,34 +221,6 @@ func TestGuesses(t *testing.T) {
 	}
 }
 
-// TestManySelectors: a permitted user who sends any number of selectors, names or tokens
-// does not push the server's answers about others out of memory.
-func TestManySelectors(t *testing.T) {
-	c := newCluster(t)
-	ours := newAuthority(t)
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour})})
-	r := s.remote(ours)
-	bob := r.client(ours, pkix.Name{CommonName: "bob"})
-	if a := get(t, bob, r.addr+maps); a.code != 200 {
-		t.Fatalf("%d %s", a.code, a.body)
-	}
-	ann := r.client(nil, pkix.Name{})
-	for i := range reviewed + 1 {
-		if a := get(t, ann, r.addr+fmt.Sprint(maps, "?labelSelector=n%3D", i), "Authorization",
-			"Bearer token-of-ann"); a.code != 200 {
-			t.Fatalf("%d %s", a.code, a.body)
-		}
-	}
-	c.setDown(true)
-	if a := get(t, bob, r.addr+maps); a.code != 200 {
-		t.Errorf("offline: %d %s", a.code, a.body)
-	}
-	if a := get(t, ann, r.addr+fmt.Sprint(maps, "?labelSelector=n%3D", reviewed), "Authorization",
-		"Bearer token-of-ann"); a.code != 200 {
-		t.Errorf("her last one offline: %d %s", a.code, a.body)
-	}
-}
-
 // TestSecrets: the file's Secrets are served only if asked for. Otherwise the server is
 // asked, by its own rules.
 func TestSecrets(t *testing.T) {

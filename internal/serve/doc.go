@@ -32,7 +32,7 @@
 //
 //   - server: the addresses, and what serves at each. limits and stream: places and times.
 //   - caller, token, certificates, kubeconfig: who calls.
-//   - review, accepted: what the server allows a caller.
+//   - review: what the server allows a caller.
 //   - route: whether the file or the server answers. A [File] passes a read on if it does
 //     not have the objects. file: a file of this process, and one that is shared.
 //   - link: requests that are passed on. identity: which cluster the server is of. outage:

@@ -45,7 +45,7 @@ type reviews struct {
 	answers func(context.Context) bool  // whether the server answers a small question
 	// Guesses of tokens, which anybody can send, do not push out the server's
 	// acceptances.
-	yes  *accepted
+	yes  *cache.LRUExpireCache
 	no   *cache.LRUExpireCache
 	vain *cache.LRUExpireCache // errors of questions for which the server waits; see missed
 	*outage
@@ -55,12 +55,12 @@ type reviews struct {
 type review struct {
 	yes  bool
 	why  string
-	user authenticationv1.UserInfo // the user of the token, or who may read, by name
+	user authenticationv1.UserInfo // of the token, if the question was about one
 	at   time.Time                 // when it was asked for
 }
 
 func newReviews(c clock.Clock, offline time.Duration) *reviews {
-	return &reviews{clock: c, offline: offline, yes: newAccepted(reviewed),
+	return &reviews{clock: c, offline: offline, yes: cache.NewLRUExpireCacheWithClock(reviewed, c),
 		no:   cache.NewLRUExpireCacheWithClock(reviewed, c),
 		vain: cache.NewLRUExpireCacheWithClock(reviewed, c), outage: &outage{clock: c, slow: patience / 2}}
 }
@@ -124,8 +124,8 @@ func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) 
 // kept is the last answer, if there is one, and whether it is good without asking again. One
 // that is not is a yes.
 func (v *reviews) kept(key question, now time.Time) (last review, fresh bool) {
-	last, ok := v.yes.get(key)
-	if ok {
+	if yes, ok := v.yes.Get(key); ok {
+		last = yes.(review)
 		return last, elapsed(last.at, now) < min(yesFor, v.offline)
 	}
 	if no, ok := v.no.Get(key); ok && elapsed(no.(review).at, now) < noFor {
@@ -133,6 +133,9 @@ func (v *reviews) kept(key question, now time.Time) (last review, fresh bool) {
 	}
 	return review{}, false
 }
+
+// question is a hash of a question to the server.
+type question [sha256.Size]byte
 
 func questionOf(asked any) (question, error) {
 	text, err := json.Marshal(asked)
@@ -164,11 +167,11 @@ func elapsed(a, b time.Time) time.Duration {
 func (v *reviews) keep(key question, got review) {
 	if got.yes {
 		v.no.Remove(key)
-		v.yes.add(got.user.Username, key, got)
+		v.yes.Add(key, got, max(yesFor, v.offline))
 		return
 	}
 	v.no.Add(key, got, noFor)
-	v.yes.remove(key)
+	v.yes.Remove(key)
 }
 
 // unreachable says whether err only means that the server did not answer.
@@ -268,8 +271,7 @@ func (l *Link) access(ctx context.Context, spec authorizationv1.SubjectAccessRev
 		if err != nil {
 			return review{}, err
 		}
-		return review{yes: r.Status.Allowed &&
-			!r.Status.Denied, why: r.Status.Reason, user: authenticationv1.UserInfo{Username: spec.User}}, nil
+		return review{yes: r.Status.Allowed && !r.Status.Denied, why: r.Status.Reason}, nil
 	})
 }
 
