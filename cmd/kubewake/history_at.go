@@ -39,7 +39,7 @@ func (h *historyCmd) then(ctx context.Context, r *reader, st boltstore.State, na
 		key = name
 	}
 	q := query{source: st, key: key, at: m, secrets: h.secrets}
-	err := r.objects(ctx, q, func(u *unstructured.Unstructured) error {
+	err := r.asItWas(ctx, q, func(u *unstructured.Unstructured) error {
 		fmt.Fprintf(h.streams.ErrOut, "%s: %s at %s, when its resourceVersion was %s%s\n", st.Source, key, m,
 			u.GetResourceVersion(), unconfirmed(st, m))
 		var p printers.ResourcePrinter = &printers.YAMLPrinter{}

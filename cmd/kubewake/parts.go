@@ -93,7 +93,7 @@ func (f *parts) part(r *http.Request, src boltstore.Source) (*http.Response, err
 	q.Set("labelSelector", both(q.Get("labelSelector"), src.LabelSelector))
 	q.Set("fieldSelector", both(q.Get("fieldSelector"), src.FieldSelector))
 	namespace := cmp.Or(src.Namespace, kubeapi.ParsePath(r.URL.Path).Namespace)
-	of.URL = &url.URL{Path: pathOf(src, namespace, ""), RawQuery: q.Encode()}
+	of.URL = &url.URL{Path: pathOf(src, namespace), RawQuery: q.Encode()}
 	if !strings.Contains(r.Header.Get("Accept"), "as=Table") {
 		of.Header.Set("Accept", kubeapi.MediaJSON)
 	}

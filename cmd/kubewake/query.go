@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,17 +14,15 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/history"
-	"github.com/kubewake/kubewake/index"
 )
 
 // query selects objects of a source.
 type query struct {
 	source boltstore.State
-	// key selects one object, namespace/name; at asks for it as it was then.
+	// key selects one object, namespace/name, in history; at asks for it as it was then.
 	key string
 	at  history.Moment
-	// namespace selects the objects in it, by their keys. In a source with keys of its own it
-	// selects nothing.
+	// namespace selects the objects in it.
 	namespace string
 	// secrets shows the data of Secrets. Otherwise they are redacted.
 	secrets bool
@@ -52,9 +49,6 @@ var (
 	errSecret   = errors.New("it may show the data of secrets")
 )
 
-// pageSize bounds the objects of a page; the Store bounds their bytes.
-const pageSize = 256
-
 // store returns the source's objects.
 func (r *reader) store(ctx context.Context, q query) (*boltstore.Store, error) {
 	db, err := r.file(ctx)
@@ -68,77 +62,13 @@ func (r *reader) store(ctx context.Context, q query) (*boltstore.Store, error) {
 	return s, err
 }
 
-// objects calls fn with each object that the query selects, in the order of the file, until fn
-// fails. Objects are read in pages, each from one commit, and are fn's to keep and change.
-func (r *reader) objects(ctx context.Context, q query, fn func(*unstructured.Unstructured) error) error {
-	if r.owner != nil && q.at.IsZero() {
-		if answered, err := r.byAPI(ctx, q, fn); answered {
-			return err
-		}
-	}
+// asItWas calls fn with the object at the query's key, as it was then.
+func (r *reader) asItWas(ctx context.Context, q query, fn func(*unstructured.Unstructured) error) error {
 	s, err := r.store(ctx, q)
 	if err != nil {
 		return err
 	}
-	if q.key != "" {
-		return q.one(s, fn)
-	}
-	epoch, from, prefix := uint64(0), []byte(nil), ""
-	if q.namespace != "" && keyed(s) {
-		prefix = q.namespace + "/"
-		from = index.AppendKey(nil, prefix)
-	}
-	for first := true; first || from != nil; first = false {
-		p, err := s.Page(from, pageSize)
-		switch {
-		case err != nil:
-			return err
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case first:
-			epoch = p.Epoch
-		case p.Epoch != epoch || !p.Synced:
-			return fmt.Errorf("%s: its objects were removed while they were read; try again", q.source.Source)
-		}
-		from = p.Next
-		for i, obj := range p.Objects {
-			if !strings.HasPrefix(p.Keys[i], prefix) { // of the next ones only long keys may have it
-				if from != nil && bytes.Compare(from, index.Hashed) < 0 {
-					from = index.Hashed
-				}
-				continue
-			}
-			u, err := q.unstructured(obj)
-			if err == nil {
-				err = fn(u)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// keyed says whether keys begin with the namespaces of the objects, as in a server's
-// lists. A program's own store may have any keys.
-func keyed(s *boltstore.Store) bool {
-	p, err := s.Page(nil, 1)
-	if err != nil || len(p.Objects) == 0 || p.Objects[0] == nil {
-		return true // damage is not read here
-	}
-	key, err := cache.MetaNamespaceKeyFunc(p.Objects[0])
-	return err == nil && key == p.Keys[0]
-}
-
-// one calls fn with the object at the query's key, now or as it was.
-func (q *query) one(s *boltstore.Store, fn func(*unstructured.Unstructured) error) (err error) {
-	var obj any
-	if q.at.IsZero() {
-		obj, _, err = s.GetByKey(q.key)
-	} else {
-		obj, err = history.At(s, q.key, q.at)
-	}
+	obj, err := history.At(s, q.key, q.at)
 	if err == nil && obj == nil {
 		err = fmt.Errorf("%s %q: %w", q.source.Source, q.key, errNotFound)
 	}

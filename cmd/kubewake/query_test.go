@@ -124,7 +124,7 @@ func TestSameAnswers(t *testing.T) {
 	all := readers(t, db)
 	st := stateOf(t, db, secrets)
 	for want, q := range map[int]query{
-		699: {source: st}, 699_000: {source: st, secrets: true}, 1: {source: st, key: "ns1/s00001"},
+		699: {source: st}, 699_000: {source: st, secrets: true}, 233: {source: st, namespace: "ns1"},
 	} {
 		said := map[string]string{}
 		for name, r := range all {
@@ -142,11 +142,11 @@ func TestSameAnswers(t *testing.T) {
 			said[name] = text.String()
 		}
 		if said["file"] != said["socket"] {
-			t.Errorf("%s: socket and file differ", q.key)
+			t.Errorf("%q: socket and file differ", q.namespace)
 		}
 		shown := strings.Contains(said["file"], "aHVudGVy") || strings.Contains(said["file"], "hunter2")
 		if shown != q.secrets {
-			t.Errorf("%s: secrets shown: %t", q.key, shown)
+			t.Errorf("%q: secrets shown: %t", q.namespace, shown)
 		}
 	}
 	for name, r := range all {
@@ -161,10 +161,13 @@ func TestSameAnswers(t *testing.T) {
 			t.Errorf("%s: %+v", name, changes)
 		}
 		pods := boltstore.State{Source: boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}}
-		for _, q := range []query{{source: st, key: "no/no"}, {source: pods}} {
-			if err := r.objects(t.Context(), q, nil); !errors.Is(err, errNotFound) {
+		for _, q := range []query{{source: st, key: "no/no", at: history.Moment{Time: time.Now()}}, {source: pods}} {
+			if err := r.asItWas(t.Context(), q, nil); !errors.Is(err, errNotFound) {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+		if err := r.objects(t.Context(), query{source: pods}, nil); err == nil {
+			t.Errorf("%s: it has no pods", name)
 		}
 	}
 }
@@ -258,7 +261,7 @@ func TestObjectAsItWas(t *testing.T) {
 	for name, r := range readers(t, db) {
 		read := func(key string, at history.Moment) (all []*unstructured.Unstructured, err error) {
 			q := query{source: stateOf(t, db, secrets), key: key, at: at}
-			err = r.objects(t.Context(), q, func(u *unstructured.Unstructured) error {
+			err = r.asItWas(t.Context(), q, func(u *unstructured.Unstructured) error {
 				all = append(all, u)
 				return nil
 			})
@@ -305,52 +308,6 @@ func TestNamespace(t *testing.T) {
 			if err != nil || len(keys) != want || !slices.IsSorted(keys) {
 				t.Errorf("%s: %q: %d objects, want %d, sorted %v: %v",
 					reader, ns, len(keys), want, slices.IsSorted(keys), err)
-			}
-		}
-	}
-}
-
-// TestNamespaceOfOwnKeys: the keys of a program's own store may have nothing to do with
-// namespaces. A query of one then finds all objects, and its caller selects.
-func TestNamespaceOfOwnKeys(t *testing.T) {
-	db := openShort(t)
-	claim := func(resource string) *boltstore.Claimed {
-		s, err := db.Claim(boltstore.Claim{
-			Source: filetest.Source(resource), Example: &corev1.ConfigMap{},
-			KeyFunc: func(obj any) (string, error) { return "kept/" + obj.(*corev1.ConfigMap).Name, nil },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Release)
-		return s
-	}
-	own, listed := claim("owns"), claim("listeds")
-	var objs []runtime.Object
-	for name, ns := range map[string]string{"a": "web", "b": "shop", "c": ""} {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: ns, Name: name, UID: ktypes.UID(name), ResourceVersion: "5"}}
-		objs = append(objs, o)
-		if err := own.Add(o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	filetest.Relist(t, listed, "10", objs...)
-	for reader, r := range readers(t, db) {
-		for _, s := range []*boltstore.Claimed{own, listed} {
-			if s == listed && r.owner != nil {
-				continue // by the API, for which the keys of listed objects are those of a server
-			}
-			for ns, want := range map[string]string{"web": "a b c", "kept": "a b c", "": "a b c"} {
-				var names []string
-				q := query{source: stateOf(t, db, s.Source()), namespace: ns}
-				err := r.objects(t.Context(), q, func(u *unstructured.Unstructured) error {
-					names = append(names, u.GetName())
-					return nil
-				})
-				if got := strings.Join(names, " "); err != nil || got != want {
-					t.Errorf("%s: %s in %q: %q, want %q: %v", reader, s.Source(), ns, got, want, err)
-				}
 			}
 		}
 	}

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"path"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,46 +17,45 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// byAPI is objects by the API of the process that has the file open, which needs no copy of the
-// file and knows its own Go types. answered is false if the API does not have the source, such as
-// a program's own store, or one that has lost records.
-func (r *reader) byAPI(
-	ctx context.Context, q query, fn func(*unstructured.Unstructured) error,
-) (answered bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, q.url(), nil)
-	if err != nil {
-		return true, err
-	}
-	req.Header.Set("Accept", "application/json")
-	if q.source.Source.Form == boltstore.FormMetadata {
-		as := "PartialObjectMetadataList"
-		if q.key != "" {
-			as = "PartialObjectMetadata"
-		}
-		req.Header.Set("Accept", "application/json;as="+as+";v=v1;g=meta.k8s.io")
-	}
+// objects calls fn with each object that the query selects, in the order of the file, until fn
+// fails. They come from the API on the file, of this process or of the one that has it open, and
+// are fn's to keep and change.
+func (r *reader) objects(ctx context.Context, q query, fn func(*unstructured.Unstructured) error) error {
 	src := q.source.Source
-	o := apifile.Options{Cluster: src.Cluster, Source: src.ID(), Secrets: true, WarnAfter: -1}
-	resp, err := r.owner.API(req, o, false)
+	list := url.URL{Scheme: "http", Host: "file", Path: pathOf(src, cmp.Or(src.Namespace, q.namespace)),
+		RawQuery: url.Values{"labelSelector": {src.LabelSelector}, "fieldSelector": {src.FieldSelector}}.Encode()}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, list.String(), nil)
 	if err != nil {
-		return true, err
+		return err
+	}
+	req.Header.Set("Accept", kubeapi.MediaJSON)
+	if src.Form == boltstore.FormMetadata {
+		req.Header.Set("Accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
+	}
+	o := apifile.Options{Cluster: src.Cluster, Source: src.ID(), Secrets: true, WarnAfter: -1}
+	var resp *http.Response
+	if r.owner != nil {
+		resp, err = r.owner.API(req, o, false)
+	} else {
+		resp, err = (&inProcess{ctx, apifile.New(r.db, o)}).RoundTrip(req)
+	}
+	if err != nil {
+		return err
 	}
 	defer resp.Body.Close()
-	switch {
-	case resp.StatusCode == http.StatusNotFound && q.key != "" && isMissing(resp.Body):
-		return true, fmt.Errorf("%s %q: %w", src, q.key, errNotFound)
-	case resp.StatusCode != http.StatusOK:
-		return false, nil
-	}
-	each := func(dec *json.Decoder) error {
-		var text json.RawMessage
-		u := &unstructured.Unstructured{}
-		err := dec.Decode(&text)
-		if err == nil {
-			err = utiljson.Unmarshal(text, &u.Object)
+	if resp.StatusCode != http.StatusOK {
+		var st metav1.Status
+		if err := json.NewDecoder(resp.Body).Decode(&st); err != nil {
+			return fmt.Errorf("%s is not served: %s", src, http.StatusText(resp.StatusCode))
 		}
+		return fmt.Errorf("%s: %s", src, st.Message)
+	}
+	err = items(json.NewDecoder(resp.Body), func(text json.RawMessage) error {
+		u := &unstructured.Unstructured{}
+		err := utiljson.Unmarshal(text, &u.Object)
 		if err == nil {
 			if src.Form == boltstore.FormMetadata {
 				u.SetKind("") // unstructured sets the source's
@@ -67,25 +66,15 @@ func (r *reader) byAPI(
 			return err
 		}
 		return fn(u)
+	})
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("the list of %s broke off; kubewake check says whether the file is sound: %w", src, err)
 	}
-	dec := json.NewDecoder(resp.Body)
-	if q.key != "" {
-		return true, each(dec)
-	}
-	return true, items(dec, each)
-}
-
-// isMissing says whether an answer is that an object is not there. The API says so with the
-// object's name. Another answer of that code is about the path, which may name a source that
-// the API does not serve.
-func isMissing(body io.Reader) bool {
-	var st metav1.Status
-	err := json.NewDecoder(body).Decode(&st)
-	return err == nil && st.Reason == metav1.StatusReasonNotFound && st.Details != nil && st.Details.Name != ""
+	return err
 }
 
 // items calls each for the items of a list.
-func items(dec *json.Decoder, each func(*json.Decoder) error) error {
+func items(dec *json.Decoder, each func(json.RawMessage) error) error {
 	for tok, err := dec.Token(); tok != "items"; tok, err = dec.Token() {
 		if err != nil {
 			return err
@@ -95,7 +84,12 @@ func items(dec *json.Decoder, each func(*json.Decoder) error) error {
 		return err
 	}
 	for dec.More() {
-		if err := each(dec); err != nil {
+		var text json.RawMessage
+		err := dec.Decode(&text)
+		if err == nil {
+			err = each(text)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -108,22 +102,8 @@ func items(dec *json.Decoder, each func(*json.Decoder) error) error {
 	}
 }
 
-// url is the query in the API.
-func (q *query) url() string {
-	src := q.source.Source
-	namespace, name, ok := strings.Cut(q.key, "/")
-	if !ok {
-		namespace, name = "", q.key
-	}
-	u := url.URL{Scheme: "http", Host: "file", Path: pathOf(src, cmp.Or(namespace, src.Namespace, q.namespace), name)}
-	if name == "" {
-		u.RawQuery = url.Values{"labelSelector": {src.LabelSelector}, "fieldSelector": {src.FieldSelector}}.Encode()
-	}
-	return u.String()
-}
-
-// pathOf is the path of a source's object in the API, or of a list if name is empty.
-func pathOf(src boltstore.Source, namespace, name string) string {
+// pathOf is the path of a source's list in the API.
+func pathOf(src boltstore.Source, namespace string) string {
 	parts := []string{"/apis", src.Group, src.Version}
 	if src.Group == "" {
 		parts = []string{"/api", src.Version}
@@ -131,5 +111,5 @@ func pathOf(src boltstore.Source, namespace, name string) string {
 	if namespace != "" {
 		parts = append(parts, "namespaces", namespace)
 	}
-	return path.Join(append(parts, src.Resource, name)...)
+	return path.Join(append(parts, src.Resource)...)
 }
