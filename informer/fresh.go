@@ -142,6 +142,16 @@ func (inf *Informer) WaitForVersion(ctx context.Context, resourceVersion string)
 	return src.WaitForVersion(ctx, resourceVersion)
 }
 
+// Audit has all objects compared with a list soon, see reflector.Reflector.Audit. The error
+// says that the informer does not run.
+func (inf *Informer) Audit() error {
+	src, err := inf.runningSource()
+	if err == nil {
+		src.Audit()
+	}
+	return err
+}
+
 func (inf *Informer) runningSource() (*reflector.Reflector, error) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()

@@ -37,8 +37,8 @@ const (
 	// bookmarkAfter is how long a bookmark usually takes: the server sends it in the
 	// second second of a watch of 3 s.
 	bookmarkAfter = 1200 * time.Millisecond
-	// calm is how long a watch must bring nothing before a list begins: missed changes
-	// come at once, and may reach the stated version.
+	// calm is how long a watch that replays objects in no order must bring nothing before the
+	// file is compared.
 	calm = 5 * time.Millisecond
 	// firstProvingPage is the size of the first page, and provingPage that of the largest.
 	// A page is in memory.
@@ -57,72 +57,41 @@ type proving struct {
 	mode Confirm
 
 	mu     sync.Mutex
-	tried  bool        // in this life
-	failed bool        // a request has failed, or the server does not return what is needed
-	vain   time.Time   // when a list for callers that wait last failed, or has shown nothing
-	behind time.Time   // since when lists answer callers that wait; zero once the stated version was reached
-	answer *pageAnswer // the list that answered the last question, see askByList
-	under  *pageAnswer // the same until it has been compared
+	spent  bool      // a list was compared in this life, or a request has failed, or no metadata can be had
+	vain   time.Time // when a list for callers that wait last failed, or has shown nothing
+	behind time.Time // since when lists answer callers that wait; zero once the stated version was reached
+	under  bool      // the list that has answered the last question may still confirm
 
 	differs chan struct{} // a list has disproved the file
 }
 
-// failure: the server could not be reached, or refused. Once it is back, all sources ask
-// it at once, so they leave it to a bookmark.
-func (p *proving) failure() {
+// spend: the automatic choice lists no more in this life. It has, or the server could not be
+// reached: once it is back, all sources ask it at once, so they leave it to a bookmark.
+func (p *proving) spend() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failed = true
-}
-
-// keep keeps the list that has answered a question, nil if none has.
-func (p *proving) keep(a *pageAnswer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.answer, p.under = a, a
-}
-
-// take returns the list that has answered the question for the version. It is then being
-// compared until compared is called.
-func (p *proving) take(rv string) *pageAnswer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	a := p.answer
-	p.answer = nil
-	if a != nil && a.about.ResourceVersion != rv {
-		return nil // another question has been asked since
-	}
-	return a
-}
-
-// compared: the list that take returned has confirmed, or will not.
-func (p *proving) compared(a *pageAnswer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.under == a {
-		p.under = nil
-	}
-}
-
-// compares says whether a list that has answered the last question may still confirm.
-func (p *proving) compares() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.under != nil
-}
-
-// listed says whether a list has answered the last question, and was not taken.
-func (p *proving) listed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.answer != nil
+	p.spent = true
 }
 
 // may says whether the automatic choice may still list in this life. It may once.
 func (p *proving) may() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.tried && !p.failed
+	return !p.spent
+}
+
+// compare notes whether a list that has answered the last question may still confirm.
+func (p *proving) compare(yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.under = yes
+}
+
+// compares says whether one may.
+func (p *proving) compares() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.under
 }
 
 // mayHelp says whether lists for callers that wait may help: none was in vain lately.
@@ -157,25 +126,17 @@ func (p *proving) inVain(now time.Time) {
 	p.vain = now
 }
 
-// try notes that it does.
-func (p *proving) try() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.tried = true
-}
-
 // proves says whether a list should be compared with the file, beside the watch that is
-// being opened: once in a life, if not for more.
-func (s *Reflector) proves(phase Phase) bool {
-	p := &s.proving
+// being opened: the one that has answered the question, or once in a life, if not for more.
+func (s *Reflector) proves(phase Phase, listed *page) bool {
 	if !s.comparable() {
 		return false
 	}
 	may := s.mayList()
 	if may {
-		p.try()
+		s.proving.spend()
 	}
-	return may || p.listed() || p.mode == ConfirmList && phase == PhaseCatchingUp
+	return may || listed != nil || s.proving.mode == ConfirmList && phase == PhaseCatchingUp
 }
 
 // comparable says whether a list of metadata can be compared at all. It cannot if the

@@ -7,9 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kubewake/kubewake/fifo"
@@ -25,10 +23,10 @@ var errManyLacking = fmt.Errorf("%w: many objects are not as listed", errNotWort
 // errBroke: the link has broken, or the server has been asked again.
 var errBroke = fmt.Errorf("%w: the link has broken since", errNotWorth)
 
-// prove lists beside the watch of the template, and confirms once the file equals the
+// prove lists beside a watch, and confirms once the file equals the
 // list. It runs until then, until the watch has come to the list's version, or until ctx
-// ends. After an error it leaves confirming to the bookmark. A list that has answered the
-// question is not read again, see askByList.
+// ends. After an error it leaves confirming to the bookmark. What has answered the question is
+// not read again, see askByList.
 //
 // The list is of version L, the stated version or a later one. Suppose that at one
 // commit, of version C, the file has all listed objects as listed, and no other object.
@@ -41,34 +39,33 @@ var errBroke = fmt.Errorf("%w: the link has broken since", errNotWorth)
 // The watch still brings the objects that were created since C and are gone again. The
 // queue keeps them from readers until it has everything up to L, see
 // fifo.Queue.ConfirmListed.
-func (s *Reflector) prove(ctx context.Context, t *template, changed *changedSince) (compared bool) {
+func (s *Reflector) prove(ctx context.Context, changed *changedSince, listed *page) (compared bool) {
 	rv, asked := s.queue.Target()
 	if rv == "" {
 		return false
 	}
 	began := s.clock.Now()
-	p := &proof{s: s, template: t, least: rv, changed: changed, listed: newKeySet()}
+	p := &proof{s: s, least: rv, changed: changed, listed: newKeySet()}
 	p.each, p.all = metadataSize(s.store)
 	p.expected = int64(s.store.State().Objects)
 	var err error
 	waited, answered := false, func() {}
-	if a := s.proving.take(rv); a != nil {
+	if listed != nil {
 		answered = sync.OnceFunc(func() {
-			s.proving.compared(a)
+			s.proving.compare(false)
 			s.fresh.nudge() // callers that came since
 		})
 		defer answered()
-		if waited = a.waited; waited {
+		if waited = listed.waited; waited {
 			defer time.AfterFunc(s.o.confirmTimeout, func() { // as long as a short watch
 				s.proving.inVain(s.clock.Now())
 				answered()
 			}).Stop()
 		}
-		p.size = a.size
-		err = p.compare(a.listed, a.about)
-	} else if s.proving.mode == ConfirmAuto && s.calmDown(ctx, t) != nil {
-		return false
-	} else {
+		p.size = listed.size
+		err = p.compare(listed.listed, listed.about)
+	}
+	if err == nil && !p.done() {
 		err = p.list(ctx)
 	}
 	if p.size > 0 && p.objects > 0 {
@@ -97,43 +94,18 @@ func (s *Reflector) prove(ctx context.Context, t *template, changed *changedSinc
 	return err == nil
 }
 
-// proveBeside starts prove beside the watch of the template. end ends it, and waits for it.
-func (s *Reflector) proveBeside(ctx context.Context, t *template, changed *changedSince) (end func()) {
+// proveBeside starts prove. end ends it, and waits for it.
+func (s *Reflector) proveBeside(ctx context.Context, changed *changedSince, listed *page) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	s.status.setUncompared(false)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		select {
-		case <-t.noted: // that is before the watch is open
-		case <-t.open:
-		case <-ctx.Done():
-		}
-		// Once the watch has ended, a list that is there is for the next one.
-		if ctx.Err() != nil || !s.prove(ctx, t, changed) {
+		if !s.prove(ctx, changed, listed) {
 			s.status.setUncompared(true)
 		}
 	}()
 	return func() { cancel(); <-done }
-}
-
-// calmDown waits until the watch is open, and has brought everything or brings nothing for a
-// moment.
-func (s *Reflector) calmDown(ctx context.Context, t *template) error {
-	select {
-	case <-t.open:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	for {
-		quiet, err := s.quiet(ctx)
-		switch {
-		case err != nil:
-			return err
-		case quiet || s.queue.Reached():
-			return s.queue.Flush(ctx) // otherwise the file seems to lack what has come
-		}
-	}
 }
 
 // quiet waits for a moment, and says whether the watch has brought nothing in it.
@@ -150,7 +122,6 @@ func (s *Reflector) quiet(ctx context.Context) (bool, error) {
 // proof is a list that is being compared with the file.
 type proof struct {
 	s         *Reflector
-	template  *template
 	least     string // version that the list must reach
 	expected  int64  // objects
 	each, all int64  // bytes of an object's metadata, and of all, as expected
@@ -169,88 +140,50 @@ func (p *proof) done() bool { return p.rv != "" && p.token == "" }
 // list reads all pages, which grow. Under the automatic choice it gives up the rest if that
 // would not come before the bookmark: it would only delay the bookmark.
 func (p *proof) list(ctx context.Context) error {
-	auto := p.s.proving.mode == ConfirmAuto
-	switch known := p.template.known(); {
-	case !known && auto:
-		return errNotWorth
-	case !known:
-		return p.listObjects(ctx)
-	}
 	began := p.s.clock.Now()
-	for page := int64(firstProvingPage); ; page = min(8*page, provingPage) {
-		before := p.size
-		took, err := p.page(ctx, page)
+	size := pageSize{limit: max(firstProvingPage/max(p.each, 1), 1), bytes: provingPage}
+	if p.s.requests.server == "" { // whole objects come
+		size.limit = firstPage
+	}
+	for {
+		got, err := p.page(ctx, size.limit)
 		if err != nil || p.done() {
 			return err
 		}
-		left := time.Duration(float64(took) * float64(p.all-p.size) / float64(max(p.size-before, 1)))
-		if page < provingPage {
+		left := time.Duration(float64(got.took) * float64(p.all-p.size) / float64(max(got.size, 1)))
+		if got.size < provingPage/2 {
 			left /= 4 // most of that was one round trip
 		}
-		if auto && p.s.clock.Since(began)+left > bookmarkAfter {
+		if p.s.proving.mode == ConfirmAuto && p.s.clock.Since(began)+left > bookmarkAfter {
 			return fmt.Errorf("%w: it would take %s more", errNotWorth, left)
 		}
+		size.fit(got.size, len(got.listed), got.took)
 	}
 }
 
-// page reads the next page, and compares it. It returns how long the page took.
-func (p *proof) page(ctx context.Context, bytes int64) (took time.Duration, err error) {
-	began := p.s.clock.Now()
-	answer, err := p.template.list(ctx, pageAsk{
-		objects: max(bytes/max(p.each, 1), 1), version: p.least, token: p.token,
-	})
-	if err != nil {
-		if !errors.Is(err, errNotWorth) && ctx.Err() == nil {
-			p.s.proving.failure()
-		}
-		return 0, err
+// page reads the next page, and compares it.
+func (p *proof) page(ctx context.Context, limit int64) (page, error) {
+	o := metav1.ListOptions{Limit: limit, Continue: p.token}
+	if p.token == "" {
+		o.ResourceVersion, o.ResourceVersionMatch = p.least, metav1.ResourceVersionMatchNotOlderThan
 	}
-	took = p.s.clock.Since(began)
-	p.size += answer.size
-	if len(answer.listed) > 0 {
-		p.each = max(p.size/(p.objects+int64(len(answer.listed))), 1)
+	got, err := p.s.requests.metadata(ctx, p.s.o.quietTimeout, false, o)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.s.proving.spend()
+		}
+		return got, err
+	}
+	p.size += got.size
+	if len(got.listed) > 0 {
+		p.each = max(p.size/(p.objects+int64(len(got.listed))), 1)
 		p.all = max(p.each*p.expected, p.size)
 	}
-	err = p.compare(answer.listed, answer.about)
+	err = p.compare(got.listed, got.about)
 	if errors.Is(err, errManyLacking) {
 		err = p.catchUp(ctx)
 	}
-	return took, err
-}
-
-// listObjects lists whole objects with the caller's function, in pages.
-func (p *proof) listObjects(ctx context.Context) error {
-	for !p.done() {
-		o := metav1.ListOptions{Limit: firstPage, Continue: p.token}
-		if p.token == "" {
-			o.ResourceVersion, o.ResourceVersionMatch = p.least, metav1.ResourceVersionMatchNotOlderThan
-		}
-		list, err := p.s.requests.list(ctx, p.s.o.quietTimeout, o)
-		if err != nil {
-			return err
-		}
-		about, err := meta.ListAccessor(list)
-		if err != nil {
-			return err
-		}
-		var listed []listing.Object
-		err = meta.EachListItem(list, func(obj runtime.Object) error {
-			m, err := meta.Accessor(obj)
-			if err == nil {
-				listed = append(listed, listing.Object{Namespace: m.GetNamespace(), Name: m.GetName(),
-					UID: string(m.GetUID()), ResourceVersion: m.GetResourceVersion()})
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if err := p.compare(listed, metav1.ListMeta{ResourceVersion: listVersion(about),
-			Continue: about.GetContinue()}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return got, err
 }
 
 // compare notes the objects of a page that the file lacks.

@@ -16,14 +16,13 @@ import (
 // It is for few objects, and under the automatic choice only.
 //
 // The answer is nil if the version must be asked for alone. The error is the link's.
-func (s *Reflector) askByList(ctx context.Context) (*pageAnswer, error) {
+func (s *Reflector) askByList(ctx context.Context) (*page, error) {
 	if !s.mayList() {
 		return nil, nil
 	}
 	a, err := s.listFew(ctx, true)
-	more := a != nil && a.about.Continue != "" // all of them are listed beside the watch
-	if !more && !errors.Is(err, errNotAsked) {
-		s.proving.try()
+	if !errors.Is(err, errNotAsked) {
+		s.proving.spend()
 	}
 	if showsNothing(err) {
 		return nil, nil
@@ -34,7 +33,7 @@ func (s *Reflector) askByList(ctx context.Context) (*pageAnswer, error) {
 // askForWaiting is askByList for callers of WaitForFresh, once the server has stated a later
 // version than the file's. They then need not wait for a bookmark. It returns nil if they
 // must wait for the watch, or for a list of everything.
-func (s *Reflector) askForWaiting(ctx context.Context, rv string) *pageAnswer {
+func (s *Reflector) askForWaiting(ctx context.Context, rv string) *page {
 	now := s.clock.Now()
 	if !s.fresh.want() || !s.listsForWaiting() {
 		return nil
@@ -44,7 +43,7 @@ func (s *Reflector) askForWaiting(ctx context.Context, rv string) *pageAnswer {
 	}
 	a, err := s.listFew(ctx, false)
 	answers := a != nil && a.about.Continue == "" &&
-		(listVersion(&a.about) == rv || versions.Newer(listVersion(&a.about), rv))
+		(a.about.ResourceVersion == rv || versions.Newer(a.about.ResourceVersion, rv))
 	if err != nil || a.took > bookmarkAfter {
 		s.proving.inVain(now)
 	}
@@ -65,11 +64,12 @@ var errNotAsked = fmt.Errorf("%w: it was not asked for", errNotWorth)
 
 // showsNothing says whether a list has shown nothing, not even about the link.
 func showsNothing(err error) bool {
-	return errors.Is(err, errNotWorth) || errors.Is(err, errNoMetadata) || errors.Is(err, wire.ErrForm)
+	return errors.Is(err, errNotWorth) || errors.Is(err, errNoMetadata) || errors.Is(err, errInFull) ||
+		errors.Is(err, wire.ErrForm)
 }
 
 // listFew lists the metadata of all objects, if they are few.
-func (s *Reflector) listFew(ctx context.Context, start bool) (*pageAnswer, error) {
+func (s *Reflector) listFew(ctx context.Context, start bool) (*page, error) {
 	objects := int64(s.store.State().Objects)
 	_, all := metadataSize(s.store)
 	largest := int64(fewBytes)
@@ -79,19 +79,12 @@ func (s *Reflector) listFew(ctx context.Context, start bool) (*pageAnswer, error
 	if s.proving.mode != ConfirmAuto || objects == 0 || all > largest || !s.comparable() {
 		return nil, errNotAsked
 	}
-	m, err := s.requests.template(ctx, s.queue.AcceptedVersion())
-	if m == nil || err != nil {
-		return nil, errNotAsked // the question meets the same error, and explains it
-	}
 	patience := min(s.requests.short(), bookmarkAfter)
 	if start { // it is the question
 		ctx, patience = s.cluster.trace(ctx), s.requests.short()
 	}
-	guarded, g := s.requests.guard(ctx, patience, metav1.ListOptions{})
-	a, err := m.list(guarded, pageAsk{
-		objects: objects + max(objects/8, 8), soon: true,
-	})
-	if err = g.end(err); err != nil {
+	a, err := s.requests.metadata(ctx, patience, true, metav1.ListOptions{Limit: objects + max(objects/8, 8)})
+	if err != nil {
 		s.log.V(1).Info("A list does not ask for the version", "source", s.store.Source().String(), "reason",
 			err.Error())
 		if !showsNothing(err) {
@@ -100,18 +93,4 @@ func (s *Reflector) listFew(ctx context.Context, start bool) (*pageAnswer, error
 		return nil, err
 	}
 	return &a, nil
-}
-
-// template returns the template of the source's lists, without a request. It is nil if
-// the caller's watch function asks for something else, or translates versions: then the
-// server's own version would mean nothing.
-func (r *requests) template(ctx context.Context, version string) (*template, error) {
-	m := newTemplate(r.source)
-	if err := intercept(context.WithValue(ctx, templateKey{}, m), r.raw, &probe{version: version}); err != nil {
-		return nil, err
-	}
-	if !m.known() || m.req.URL.Query().Get("resourceVersion") != version {
-		return nil, nil
-	}
-	return m, nil
 }

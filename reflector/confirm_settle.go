@@ -172,10 +172,10 @@ func (p *proof) equal() (bool, error) {
 	return len(lacking) == 0 && only && p.s.store.Err() == nil, err
 }
 
-// compareAnswer compares a list that has answered the question with the file, if it is of the
-// same version. Otherwise it returns false twice.
-func (s *Reflector) compareAnswer(ctx context.Context, a *pageAnswer) (compared, equal bool, err error) {
-	if a == nil || listVersion(&a.about) != s.queue.AcceptedVersion() || !s.comparable() {
+// compareAnswer compares a list that has answered the question with the file, if it is whole
+// and of the same version. Otherwise it returns false twice.
+func (s *Reflector) compareAnswer(ctx context.Context, a *page) (compared, equal bool, err error) {
+	if a == nil || a.about.Continue != "" || a.about.ResourceVersion != s.queue.AcceptedVersion() || !s.comparable() {
 		return false, false, nil
 	}
 	s.queue.DropHeld()
@@ -183,7 +183,7 @@ func (s *Reflector) compareAnswer(ctx context.Context, a *pageAnswer) (compared,
 		return false, false, err
 	}
 	lacking, only, err := s.store.Upstream.Holds(a.listed, uint64(len(a.listed)), nil)
-	if err != nil || s.queue.AcceptedVersion() != listVersion(&a.about) {
+	if err != nil || s.queue.AcceptedVersion() != a.about.ResourceVersion {
 		return false, false, err
 	}
 	return true, len(lacking) == 0 && only, nil

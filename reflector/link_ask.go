@@ -32,65 +32,63 @@ func (s *Reflector) wentBack(ctx context.Context) (bool, error) {
 }
 
 // ask asks for the server's version and for its cluster, once after the link has broken.
-// It returns the reason for a relist, if there must be one.
-func (s *Reflector) ask(ctx context.Context) (string, error) {
+// It returns the reason for a relist, if there must be one, or a list that may confirm beside
+// the watch.
+func (s *Reflector) ask(ctx context.Context) (reason string, listed *page, err error) {
 	began, slept := s.clock.Now(), s.store.Upstream.Sleeping()
-	s.proving.keep(nil)
+	s.proving.compare(false)
 	rv, listed, err := s.question(ctx)
 	if err != nil {
-		return "", s.fail(ctx, err)
+		return "", nil, s.fail(ctx, err)
 	}
 	began = began.Add(-slept()) // if the machine has slept since
 	s.link.answers()
 	if other, err := s.otherCluster(ctx); other || err != nil {
-		return ReasonCluster, err
+		return ReasonCluster, nil, err
 	}
 	if versions.Newer(s.newest(), rv) {
 		s.restored()
-		return ReasonRestored, nil
+		return ReasonRestored, nil, nil
 	}
 	compared, equal, err := s.compareAnswer(ctx, listed)
 	switch {
 	case err != nil:
-		return "", err
+		return "", nil, err
 	case rv != "" && s.saysNothing(rv, equal):
-		return ReasonNoVersion, nil
+		return ReasonNoVersion, nil, nil
 	case equal:
 		s.compared()
 	case compared:
 		s.disproved(rv)
-		return ReasonDiffers, nil
+		return ReasonDiffers, nil, nil
 	}
 	s.link.stated()
-	if rv != "" {
-		if s.queue.Confirm(rv, began); s.queue.Reached() {
-			s.proving.reached()
-		} else {
-			s.proving.keep(listed)
-		}
+	if rv == "" {
+		return "", nil, nil
 	}
-	return "", nil
+	if s.queue.Confirm(rv, began); s.queue.Reached() {
+		s.proving.reached()
+		return "", nil, nil
+	}
+	s.proving.compare(listed != nil)
+	return "", listed, nil
 }
 
 // question asks for the server's version. A list of few objects answers it if such a list
-// may confirm, or if callers wait for more than the version; listed is nil if it does not
-// have all of them.
-func (s *Reflector) question(ctx context.Context) (rv string, listed *pageAnswer, err error) {
-	listed, err = s.askByList(ctx)
-	switch {
-	case err != nil:
+// may confirm, or if callers wait for more than the version.
+func (s *Reflector) question(ctx context.Context) (rv string, listed *page, err error) {
+	if listed, err = s.askByList(ctx); err != nil {
 		return "", nil, err
-	case listed == nil:
+	}
+	if listed == nil {
 		if rv, err = s.serverVersion(ctx); err != nil || !versions.Newer(rv, s.queue.AcceptedVersion()) {
 			return rv, nil, err
 		}
 		if listed = s.askForWaiting(ctx, rv); listed == nil {
 			return rv, nil, nil
 		}
-	case listed.about.Continue != "":
-		return listVersion(&listed.about), nil, nil
 	}
-	return listVersion(&listed.about), listed, nil
+	return listed.about.ResourceVersion, listed, nil
 }
 
 // newest is the newest version that the server has shown: the queue's, or that of the last

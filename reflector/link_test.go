@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -15,20 +16,27 @@ func TestLinkStates(t *testing.T) {
 			l.began(false)
 		}
 	}
-	states := []linkState{linkInDoubt, linkStated, linkExpired, linkRestored, linkUnreadable}
+	states := []linkState{linkInDoubt, linkStated, linkExpired, linkRestored, linkUnreadable, linkDisproved}
 	for _, tc := range []struct {
 		event string
 		do    func(*link)
 		to    []linkState // from each of the states
 	}{
-		{"broke", (*link).broke, []linkState{linkInDoubt, linkInDoubt, linkExpired, linkRestored, linkUnreadable}},
-		{"stated", (*link).stated, []linkState{linkStated, linkStated, linkStated, linkStated, linkStated}},
-		{"expired", (*link).expired, []linkState{linkExpired, linkExpired, linkExpired, linkRestored, linkExpired}},
-		{"restored", (*link).restored,
-			[]linkState{linkRestored, linkRestored, linkRestored, linkRestored, linkRestored}},
+		{"broke", (*link).broke, []linkState{linkInDoubt, linkInDoubt, linkExpired, linkRestored, linkUnreadable,
+			linkDisproved}},
+		{"stated", (*link).stated, slices.Repeat([]linkState{linkStated}, 6)},
+		{"expired", (*link).expired, []linkState{linkExpired, linkExpired, linkExpired, linkRestored, linkExpired,
+			linkExpired}},
+		{"restored", (*link).restored, slices.Repeat([]linkState{linkRestored}, 6)},
+		{"disproved", (*link).disproved, []linkState{linkDisproved, linkDisproved, linkExpired, linkRestored,
+			linkUnreadable, linkDisproved}},
+		{"another", (*link).another, []linkState{linkInDoubt, linkStated, linkExpired, linkInDoubt, linkUnreadable,
+			linkDisproved}},
 		{"four failures", fails, []linkState{linkUnreadable, linkUnreadable, linkExpired, linkRestored,
-			linkUnreadable}},
-		{"relisted", (*link).relisted, []linkState{linkStated, linkStated, linkStated, linkStated, linkStated}},
+			linkUnreadable, linkDisproved}},
+		{"unlisted", func(l *link) { l.unlisted() }, []linkState{linkInDoubt, linkStated, linkExpired, linkRestored,
+			linkInDoubt, linkDisproved}},
+		{"relisted", (*link).relisted, slices.Repeat([]linkState{linkStated}, 6)},
 		{"bookmarked", (*link).bookmarked, states},
 		{"refuses", func(l *link) { l.refuses() }, states},
 	} {

@@ -46,6 +46,14 @@ type metadataFirst struct {
 	moved   bool // an object has changed since; the watch brings it
 }
 
+// metadataOnly belongs to a page that asks for nothing but metadata. All objects count as
+// kept, and the client gets an empty list.
+type metadataOnly struct {
+	apiVersion, kind string // of the source's objects, as the client knows them
+	soon             bool   // the page is given up once a bookmark would have come
+	version          string // of the list
+}
+
 // metadata returns the part of the next page that asks for metadata, nil if it asks for
 // whole objects.
 func (l *lister) metadata() *metadataFirst {

@@ -25,19 +25,9 @@ import (
 // state of the object.
 func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response, error) {
 	m := p.metadata
-	accept, as := accepted(req.Header.Get("Accept"))
-	if accept == "" || as != "" {
-		return nil, p.fail(fmt.Errorf("%w: the client accepts %q", errNoMetadata, req.Header.Get("Accept")))
-	}
-	ask := req.Clone(req.Context())
-	ask.Header.Set("Accept", accept)
-	resp, err := t.send(ask)
+	resp, err := t.askMetadata(req, p, "")
 	if err != nil {
 		return nil, err
-	}
-	if err := notUnderstood(resp); err != nil {
-		_ = resp.Body.Close()
-		return nil, p.fail(err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return resp, nil // the client understands it
@@ -79,6 +69,51 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	p.answers++
 	p.kept, p.held = kept, max(held, wire.Decoded(len(body)))
 	m.kind, m.objects, m.moved = kind, len(listed), moved
+	return withBody(resp, req, media, body), nil
+}
+
+// askMetadata sends a page's request as one for metadata. as is the form, other than whole
+// objects, that the client itself may ask for.
+func (t *transport) askMetadata(req *http.Request, p *rawPage, as string) (*http.Response, error) {
+	accept, asked := accepted(req.Header.Get("Accept"))
+	if accept == "" || asked != "" && asked != as {
+		return nil, p.fail(fmt.Errorf("%w: the client accepts %q", errNoMetadata, req.Header.Get("Accept")))
+	}
+	ask := req.Clone(req.Context())
+	ask.Header.Set("Accept", accept)
+	resp, err := t.send(ask)
+	if err != nil {
+		return nil, err
+	}
+	if err := notUnderstood(resp); err != nil {
+		_ = resp.Body.Close()
+		return nil, p.fail(err)
+	}
+	return resp, nil
+}
+
+// metadataOnly answers a page's request with an empty list, and notes the metadata.
+func (t *transport) metadataOnly(req *http.Request, p *rawPage) (*http.Response, error) {
+	resp, err := t.askMetadata(req, p, wire.PartialKind+"List")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, p.fail(fmt.Errorf("%w: list metadata: %s", errNoMetadata, resp.Status))
+	}
+	listed, about, _, err := wire.ReadMetadata(resp)
+	if err != nil {
+		return nil, p.failUnlessLink(err)
+	}
+	media, body, err := wire.List(wire.KindOf(resp, p.only.apiVersion, p.only.kind), about, nil, false)
+	if err != nil {
+		return nil, p.failUnlessLink(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers++
+	p.kept, p.only.version = listed, about.ResourceVersion
 	return withBody(resp, req, media, body), nil
 }
 

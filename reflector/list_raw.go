@@ -21,6 +21,7 @@ type rawPage struct {
 
 	mu       sync.Mutex
 	metadata *metadataFirst // nil: whole objects are asked for
+	only     *metadataOnly  // not nil: nothing but metadata is wanted
 	answers  int
 	kept     []listing.Object // the objects that were left out
 	held     int64            // most memory that the answer took, see wire.Sifted
@@ -61,6 +62,13 @@ func (p *rawPage) result() ([]listing.Object, error) {
 		return nil, fmt.Errorf("%w: %d answers to one page", wire.ErrForm, p.answers)
 	}
 	return p.kept, p.err
+}
+
+// onlyOf returns the version of the list of metadata that has answered, if one has.
+func (p *rawPage) onlyOf() (version string, answered bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.only.version, p.answers > 0
 }
 
 // weight is how much memory a page of this many bytes takes.

@@ -77,7 +77,7 @@ func New(
 		patience: patience{least: o.quietTimeout, now: o.quietTimeout},
 		facts:    facts{pageSize: firstPage},
 		pace:     pace{clock: clock, backoff: newBackoff()},
-		status:   status{state: State{Phase: PhaseStarting, Since: now}},
+		status:   status{state: State{Phase: PhaseStarting, Since: now}, resuming: true, uncompared: true},
 	}
 	s.cluster = cluster{server: server, requests: &s.requests, queue: queue, store: store, log: log, broken: time.Now()}
 	if store.Upstream.Facts().Restored {
@@ -92,17 +92,8 @@ func New(
 // one has. r gives the name and the type.
 func (s *Reflector) Run(ctx context.Context, r *cache.Reflector, failed cache.WatchErrorHandlerWithContext) {
 	delay := new(newBackoff()).DelayWithReset(s.clock, backoffReset)
-	for begun := false; ctx.Err() == nil; {
-		var err error
-		if !begun {
-			if err = s.begin(ctx); err != nil {
-				failed(ctx, r, fmt.Errorf("failed to list %s: %w", r.TypeDescription(), err))
-			}
-		}
-		if err == nil {
-			begun, err = s.watchOnce(ctx, r, failed)
-		}
-		if err == nil {
+	for ctx.Err() == nil {
+		if s.watchOnce(ctx, r, failed) == nil {
 			continue
 		}
 		select {
@@ -112,24 +103,29 @@ func (s *Reflector) Run(ctx context.Context, r *cache.Reflector, failed cache.Wa
 	}
 }
 
-// watchOnce opens a watch and follows it until it ends. begun is false if the next watch counts
-// as one that goes on from the file. After an error it is opened later.
-func (s *Reflector) watchOnce(
-	ctx context.Context, r *cache.Reflector, failed cache.WatchErrorHandlerWithContext,
-) (begun bool, err error) {
+// watchOnce opens a watch and follows it until it ends. After an error the next one is opened
+// later.
+func (s *Reflector) watchOnce(ctx context.Context, r *cache.Reflector, failed cache.WatchErrorHandlerWithContext) error {
 	w, err := s.open(ctx, new(int64((1+rand.Float64())*leastWatchTimeout.Seconds())))
-	switch {
-	case err == nil:
+	if err == nil {
 		if err = w.follow(ctx, s.take); err != nil {
 			s.log.Info("Warning: watch ended with error", "source", s.store.Source().String(), "err", err)
+			s.status.resumes()
 		}
-		return err == nil, err
+		return err
+	}
+	var list listError
+	switch {
+	case errors.As(err, &list):
+		failed(ctx, r, fmt.Errorf("failed to list %s: %w", r.TypeDescription(), list.error))
 	case utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err):
 		s.log.V(4).Info("Watch failed - backing off", "source", s.store.Source().String(), "err", err)
-		return true, err
+		return err
+	default:
+		failed(ctx, r, err)
 	}
-	failed(ctx, r, err)
-	return false, err
+	s.status.resumes()
+	return err
 }
 
 // The figures of client-go's Reflector.
@@ -138,20 +134,15 @@ const (
 	backoffReset      = 2 * time.Minute // without an error
 )
 
-// begin goes on from the file. It reads from the server first only if the source has never
-// been synced or its contents cannot be served.
+// begin goes on from the file for a list that it answers. It reads from the server first only
+// if the source has never been synced or its contents cannot be served.
 func (s *Reflector) begin(ctx context.Context) error {
 	s.doubtVersion()
-	reason := s.unusable()
-	if reason == "" {
-		s.status.resumes()
-		return nil
+	if reason := s.unusable(); reason != "" {
+		return s.relistBeforeWatch(ctx, reason)
 	}
-	if s.status.notUsed(reason) && reason != ReasonFirst {
-		s.log.Info("Everything is read from the server, since the file's objects cannot be used",
-			"source", s.store.Source().String(), "reason", reason)
-	}
-	return s.relist(ctx, reason)
+	s.status.resumes()
+	return nil
 }
 
 // take puts what a watch has brought into the queue. The error ends the watch.
@@ -202,7 +193,7 @@ func (s *Reflector) unusable() string {
 
 // fail notes why the server did not answer, and that it must be asked again.
 func (s *Reflector) fail(ctx context.Context, err error) error {
-	s.proving.failure()
+	s.proving.spend()
 	if isDenied(err) && ctx.Err() == nil { // so the link is whole
 		s.doubtVersion()
 		s.denied(ctx, err)

@@ -12,17 +12,29 @@ import (
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
+// listError is the error of a relist.
+type listError struct{ error }
+
+func (e listError) Unwrap() error { return e.error }
+
 // relistBeforeWatch reads a list. Relists that follow one another have a backoff of their own.
 func (s *Reflector) relistBeforeWatch(ctx context.Context, reason string) error {
-	switch reason {
-	case ReasonUnstored: // this reason has waits of its own
-	default:
+	if reason == s.unusable() && reason != ReasonFirst {
+		s.log.Info("Everything is read from the server, since the file's objects cannot be used",
+			"source", s.store.Source().String(), "reason", reason)
+	}
+	if reason != ReasonUnstored { // this reason has waits of its own
 		if err := s.pace.wait(ctx); err != nil {
 			return err
 		}
-		defer s.pace.ended()
+		if s.status.hasRelisted() { // the first list of a life makes none wait
+			defer s.pace.ended()
+		}
 	}
-	return s.relist(ctx, reason)
+	if err := s.relist(ctx, reason); err != nil {
+		return listError{err}
+	}
+	return nil
 }
 
 // relist reads everything, page by page, into the file.
@@ -47,7 +59,7 @@ func (s *Reflector) relist(ctx context.Context, reason string) error {
 	}
 	s.link.relisted()
 	s.proving.reached()
-	s.proving.keep(nil)
+	s.proving.compare(false)
 	s.audit.compared()
 	switch r := l.relist; {
 	case l.reason == ReasonDiffers:

@@ -20,6 +20,7 @@ type audit struct {
 
 	mu        sync.Mutex
 	read      time.Time // when all objects were last compared in this life
+	asked     bool      // for an audit, since then
 	notBefore time.Time // when a relist that can be put off may be tried again
 }
 
@@ -27,7 +28,17 @@ type audit struct {
 func (a *audit) compared() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.read = a.clock.Now()
+	a.read, a.asked = a.clock.Now(), false
+}
+
+// Audit asks for an audit now, also where there are none by themselves. It comes once the
+// source is live, unless a list is compared before. State says when that was, and how many
+// objects differed.
+func (s *Reflector) Audit() {
+	s.audit.mu.Lock()
+	s.audit.asked = true
+	s.audit.mu.Unlock()
+	s.fresh.nudge()
 }
 
 // auditAfter draws how long after a comparison the source is audited: the audits of many
@@ -42,15 +53,16 @@ func auditAfter(most time.Duration) time.Duration {
 // in is how long it is until everything is to be compared. ok says whether it ever is. If
 // the time of the last comparison is unknown, it is due now.
 func (a *audit) in() (d time.Duration, ok bool) {
-	if a.every <= 0 {
-		return 0, false
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
-	if !a.read.IsZero() {
+	switch age := a.store.State().ComparedAge; {
+	case a.asked:
+	case a.every <= 0:
+		return 0, false
+	case !a.read.IsZero():
 		d = a.every - now.Sub(a.read)
-	} else if age := a.store.State().ComparedAge; age != nil {
+	case age != nil:
 		d = a.every - *age
 	}
 	return max(d, a.notBefore.Sub(now)), true

@@ -142,6 +142,39 @@ func TestNoStartWaitsForAnAudit(t *testing.T) {
 	})
 }
 
+// TestAuditNow: an audit that is asked for compares everything at once, also where there are
+// none by themselves, and finds what the watch has left out. One that fails is made later.
+func TestAuditNow(t *testing.T) {
+	bubbleOfLies(t, 6, Options{Confirm: ConfirmBookmark}, lies["loses MODIFIED"], func(f *fixture, _ *liar) {
+		f.Audit() // before the source has begun
+		f.reflect()
+		after(time.Minute)
+		f.put("cm1", 10, 77)
+		f.create("later")
+		after(time.Minute)
+		if n := f.State().Relists[ReasonAudit]; n != 0 || f.differs() == "" {
+			t.Fatalf("%d audits after a first list, %q differs", n, f.differs())
+		}
+		on := &atomic.Bool{}
+		on.Store(true)
+		f.sim.FailNext(func(r *http.Request) bool {
+			return on.Load() && strings.HasSuffix(r.URL.Path, "/configmaps") && !isWatch(r) &&
+				r.URL.Query().Get("limit") != "1"
+		}, 1<<30, kubesim.Answer(apierrors.NewInternalError(errors.New("too many objects"))))
+		f.Audit()
+		after(time.Minute)
+		on.Store(false)
+		after(2 * postponed)
+		if st := f.State(); st.Relists[ReasonAudit] != 1 || st.Differed != 1 || f.differs() != "" {
+			t.Errorf("relists %v, %d objects differed, %q still do", st.Relists, st.Differed, f.differs())
+		}
+		f.Audit()
+		if after(time.Hour); f.State().Relists[ReasonAudit] != 2 || f.State().Differed != 0 {
+			t.Errorf("relists %v, %d objects differed", f.State().Relists, f.State().Differed)
+		}
+	})
+}
+
 // newAudited has five objects and watches that may be quiet.
 func newAudited(t *testing.T, o Options, wrap func(cache.ListerWatcher) cache.ListerWatcher) *fixture {
 	t.Helper()

@@ -163,6 +163,7 @@ func notePulse(next func(*http.Request) (*http.Response, error), req *http.Reque
 	if s, err := strconv.Atoi(req.URL.Query().Get("timeoutSeconds")); err == nil && s > 0 {
 		p.timeout.Store(int64(s))
 	}
+	began := time.Now()
 	resp, err := next(req)
 	if err == nil {
 		p.beats.Add(1)
@@ -170,14 +171,19 @@ func notePulse(next func(*http.Request) (*http.Response, error), req *http.Reque
 		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && resp.StatusCode >= 400 {
 			p.pause.Store(int64(time.Duration(min(s, int(mostPause/time.Second))) * time.Second))
 		}
-		resp.Body = &pulsing{resp.Body, p}
+		body := &pulsing{ReadCloser: resp.Body, p: p}
+		if page, _ := req.Context().Value(rawKey{}).(*rawPage); page != nil && page.only != nil && page.only.soon {
+			body.until = began.Add(bookmarkAfter)
+		}
+		resp.Body = body
 	}
 	return resp, err
 }
 
 type pulsing struct {
 	io.ReadCloser
-	p *pulse
+	p     *pulse
+	until time.Time // zero: any time
 }
 
 // mostBeat is how many bytes are read at once. Under HTTP/1.1 a read returns when it has
@@ -192,6 +198,9 @@ func (b *pulsing) Read(buf []byte) (int, error) {
 	if all := b.p.answer.Add(int64(n)); b.p.most > 0 && all > b.p.most {
 		b.p.over.Store(true)
 		return 0, errTooLarge
+	}
+	if err == nil && !b.until.IsZero() && time.Now().After(b.until) {
+		return n, fmt.Errorf("%w: it takes longer than a bookmark", errNotWorth)
 	}
 	return n, err
 }

@@ -2,8 +2,6 @@ package reflector
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"syscall"
@@ -138,28 +136,10 @@ func (s *Standalone) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), o)
 }
 
-// place is where a list goes on. Its JSON is the continue token.
-type place struct {
-	Seq  uint64 `json:"seq"`
-	Next []byte `json:"next"`
-	RV   string `json:"rv"`
-}
-
-// ListWithContext answers with the file's objects, in pages if the caller says
-// so. Only a source that has never been synced, or whose contents cannot be
-// served, is read from the server first.
+// ListWithContext answers with the file's objects, without pages, as a server's cache does.
+// Only a source that has never been synced, or whose contents cannot be served, is read from
+// the server first.
 func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	if o.Continue != "" {
-		var at place
-		raw, err := base64.RawURLEncoding.DecodeString(o.Continue)
-		if err == nil {
-			err = json.Unmarshal(raw, &at)
-		}
-		if err != nil {
-			return nil, apierrors.NewBadRequest("invalid continue token")
-		}
-		return s.page(at, o.Limit)
-	}
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	if s.ctx.Err() != nil {
@@ -193,9 +173,9 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 	s.mu.Lock()
 	s.seq = s.store.State().Seq
 	s.store.Delivery.SetTold(s.seq)
-	at := place{Seq: s.seq, RV: rv}
+	seq := s.seq
 	s.mu.Unlock()
-	return s.page(at, o.Limit)
+	return s.contents(rv, seq)
 }
 
 // reachable fails while the server refuses watches. client-go lists again
@@ -265,18 +245,15 @@ func (s *Standalone) end() {
 	s.listing = false
 }
 
-func (s *Standalone) page(at place, limit int64) (runtime.Object, error) {
-	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: at.RV}}
-	for {
-		n := 500
-		if limit > 0 {
-			n = min(n, int(limit)-len(list.Items))
-		}
-		p, err := s.store.Delivery.ServerPage(at.Next, n)
+// contents is a list of the file's objects, as of the change.
+func (s *Standalone) contents(rv string, seq uint64) (runtime.Object, error) {
+	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: rv}}
+	for next := []byte(nil); ; {
+		p, err := s.store.Delivery.ServerPage(next, 500)
 		if err != nil {
 			return nil, err
 		}
-		if p.Seq != at.Seq {
+		if p.Seq != seq {
 			return nil, apierrors.NewResourceExpired("the file has changed since the list began")
 		}
 		for _, obj := range p.Objects {
@@ -287,13 +264,8 @@ func (s *Standalone) page(at place, limit int64) (runtime.Object, error) {
 			// The informer may change its objects, as its transform does.
 			list.Items = append(list.Items, runtime.RawExtension{Object: ro.DeepCopyObject()})
 		}
-		if at.Next = p.Next; at.Next == nil {
+		if next = p.Next; next == nil {
 			return list, nil
-		}
-		if limit > 0 && int64(len(list.Items)) >= limit {
-			token, err := json.Marshal(at)
-			list.Continue = base64.RawURLEncoding.EncodeToString(token)
-			return list, err
 		}
 	}
 }

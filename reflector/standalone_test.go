@@ -276,34 +276,6 @@ func TestStockInformerStaged(t *testing.T) {
 	})
 }
 
-// TestStockPages: a caller's limit is kept, and the pages are of one state.
-func TestStockPages(t *testing.T) {
-	standaloneBubble(t, 10, func(s *stock) {
-		after(time.Second)
-		names := ""
-		for o := (metav1.ListOptions{Limit: 4}); ; {
-			list, err := s.lw.List(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			l := list.(*metav1.List)
-			for _, it := range l.Items {
-				names += it.Object.(*corev1.ConfigMap).Name + " "
-			}
-			names += "| "
-			if o.Continue = l.Continue; o.Continue == "" {
-				break
-			}
-		}
-		if names != "cm0 cm1 cm2 cm3 | cm4 cm5 cm6 cm7 | cm8 cm9 | " {
-			t.Error(names)
-		}
-		if _, err := s.lw.List(metav1.ListOptions{Continue: "nonsense"}); err == nil {
-			t.Error("no error")
-		}
-	})
-}
-
 // TestStockInformerLives lives through random changes, faults and restarts.
 func TestStockInformerLives(t *testing.T) {
 	for seed := range uint64(5) {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -189,10 +187,7 @@ func (w *stream) linger() {
 // pump puts what the server sends into the queue. The queue hands it out once it is
 // in the file.
 func (w *stream) pump() {
-	err := w.inner.follow(w.ctx, w.take)
-	if err == nil && w.ctx.Err() == nil { // the next watch asks or repairs, and need not wait
-		_ = w.bookmark(w.resumeAt())
-	}
+	_ = w.inner.follow(w.ctx, w.take) // the next watch asks or repairs
 	w.linger()
 	w.Stop()
 	w.sending.Lock()
@@ -223,15 +218,4 @@ func (w *stream) bookmark(ev watch.Event) error {
 	}
 	w.send(ev)
 	return nil
-}
-
-// resumeAt is an event with the version up to which everything has been accepted.
-func (w *stream) resumeAt() watch.Event {
-	s := w.s.source
-	obj := reflect.New(reflect.TypeOf(s.example).Elem()).Interface().(runtime.Object)
-	obj.GetObjectKind().SetGroupVersionKind(s.example.GetObjectKind().GroupVersionKind())
-	if m, err := meta.Accessor(obj); err == nil {
-		m.SetResourceVersion(s.queue.AcceptedVersion())
-	}
-	return watch.Event{Type: watch.Bookmark, Object: obj}
 }

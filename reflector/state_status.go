@@ -10,11 +10,10 @@ import (
 type status struct {
 	mu       sync.Mutex
 	state    State
-	resuming bool // the file has answered a list
+	resuming bool // a watch goes on from the file next, as after a list that the file answers
 	// uncompared: no list has been compared with the file since the link was last in doubt,
 	// and none is under way.
 	uncompared bool
-	unusable   string // why the file's contents were last not used
 }
 
 // enter notes the phase, and says whether it is another one. doubted is when the
@@ -29,21 +28,14 @@ func (s *status) enter(p Phase, reason string, now, doubted time.Time) (changed 
 	return changed
 }
 
-// in says whether the phase is this one.
-func (s *status) in(p Phase) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Phase == p
-}
-
-// resumes: the file has answered a list.
+// resumes: the next watch goes on from the file, unless a list comes before it.
 func (s *status) resumes() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resuming = true
 }
 
-// resumed counts a list that the file has answered, once a watch goes on from it.
+// resumed counts that a watch has gone on from the file.
 func (s *status) resumed(bytes func() uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +67,7 @@ func (s *status) relisted(reason string, now time.Time) {
 		s.state.Relists = map[string]uint64{}
 	}
 	s.state.Relists[reason]++
-	s.uncompared = false
+	s.uncompared, s.resuming = false, false
 	s.state.LastRelist, s.state.LastRelistAt = reason, now
 	s.state.Listed, s.state.Remaining = 0, nil
 }
@@ -92,16 +84,6 @@ func (s *status) hasRelisted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.state.Relists) > 0
-}
-
-// notUsed notes why the file's contents cannot be used, and says whether the reason is
-// new.
-func (s *status) notUsed(reason string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	news := s.unusable != reason
-	s.unusable = reason
-	return news
 }
 
 // get returns a copy.

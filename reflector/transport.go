@@ -60,11 +60,13 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	t.noteTemplate(req)
 	if p == nil {
 		beginAnswer(req)
 		page := pageOf(req)
-		if page != nil && page.metadata != nil {
+		switch {
+		case page != nil && page.only != nil:
+			return t.metadataOnly(req, page)
+		case page != nil && page.metadata != nil:
 			return t.metadataFirst(req, page)
 		}
 		resp, err := t.send(req)

@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -14,32 +15,36 @@ import (
 // was broken, it first asks the server for its version. It relists if the version has
 // expired, if the server has gone back, or for another reason of reasonToRelist.
 func (s *Reflector) open(ctx context.Context, timeoutSeconds *int64) (*watcher, error) {
-	if s.status.in(PhaseStarting) {
+	if s.status.get().Phase == PhaseStarting {
 		s.enter(PhaseConnecting, "")
 	}
 	for {
-		reason, err := s.reasonToRelist(ctx)
+		reason, listed, err := s.reasonToRelist(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if reason != "" {
 			switch err := s.relistBeforeWatch(ctx, reason); {
 			case err == nil:
+				listed = nil
 			case s.postpone(ctx, reason):
 				continue
 			default:
 				return nil, err
 			}
 		}
-		if w, err := s.openWatch(ctx, timeoutSeconds); w != nil || err != nil {
+		if w, err := s.openWatch(ctx, timeoutSeconds, listed); w != nil || err != nil {
 			return w, err
 		}
 	}
 }
 
 // openWatch opens the watch. It returns nil, without an error, if a relist must come
-// first: the server has changed since it was asked, or the version has expired.
-func (s *Reflector) openWatch(ctx context.Context, timeoutSeconds *int64) (opened *watcher, err error) {
+// first: the server has changed since it was asked, or the version has expired. A list that
+// has answered the question is compared beside the watch.
+func (s *Reflector) openWatch(ctx context.Context, timeoutSeconds *int64, listed *page) (
+	opened *watcher, err error,
+) {
 	o, phase := s.watchOptions(timeoutSeconds)
 	end := func() {}
 	defer func() {
@@ -50,19 +55,16 @@ func (s *Reflector) openWatch(ctx context.Context, timeoutSeconds *int64) (opene
 	if o.ResourceVersion == "" && s.facts.zero.Load() {
 		o.ResourceVersion = "0"
 	}
-	asking := ctx
 	var changed *changedSince
-	if !s.proves(phase) {
-		s.proving.keep(nil)
+	if !s.proves(phase, listed) {
+		s.proving.compare(false)
 	} else {
-		t := newTemplate(s.store.Source())
 		least, _ := s.queue.Target()
 		changed = &changedSince{least: least}
 		s.shorten(&o) // its bookmark reaches the list's version
-		asking, end = context.WithValue(ctx, templateKey{}, t), s.proveBeside(ctx, t, changed)
-		defer close(t.open)
+		end = s.proveBeside(ctx, changed, listed)
 	}
-	w, over, p, err := s.requests.watch(asking, s.patience.get(), o)
+	w, over, p, err := s.requests.watch(ctx, s.patience.get(), o)
 	if p != nil {
 		o.TimeoutSeconds = p.stated(o.TimeoutSeconds)
 	}
@@ -118,35 +120,32 @@ func (s *Reflector) shorten(o *metav1.ListOptions) {
 }
 
 // reasonToRelist asks the server as far as needed. It returns the reason for a relist before
-// a watch opens, "" if there is none.
-func (s *Reflector) reasonToRelist(ctx context.Context) (string, error) {
-	if reason := s.unusable(); reason != "" {
-		return reason, nil
-	}
-	if reason := s.link.reason(); reason != "" {
-		return reason, nil
+// a watch opens, "" if there is none, and the list that has answered, if one has.
+func (s *Reflector) reasonToRelist(ctx context.Context) (reason string, listed *page, err error) {
+	if reason = cmp.Or(s.unusable(), s.link.reason()); reason != "" {
+		return reason, nil, nil
 	}
 	if !s.link.is(linkStated) || s.fresh.want() {
-		if reason, err := s.ask(ctx); reason != "" || err != nil {
-			return reason, err
+		if reason, listed, err = s.ask(ctx); reason != "" || err != nil {
+			return reason, nil, err
 		}
 	}
+	d, ok := s.auditIn()
 	switch {
 	case s.unstored.due():
-		return ReasonUnstored, nil
+		reason = ReasonUnstored
 	case s.mustProve():
-		return ReasonUnconfirmed, nil
+		reason = ReasonUnconfirmed
+	case ok && d <= 0:
+		reason = ReasonAudit
 	}
-	if d, ok := s.auditIn(); ok && d <= 0 {
-		return ReasonAudit, nil
-	}
-	return "", nil
+	return reason, listed, nil
 }
 
 // auditIn is how long it is until an audit. ok says whether there will be one. No start
 // waits for an audit: if it can, the watch first proves that nothing was missed.
 func (s *Reflector) auditIn() (d time.Duration, ok bool) {
-	if !s.queue.Reached() && !s.status.in(PhaseLive) && !s.link.bookmarkless() {
+	if !s.queue.Reached() && !s.link.bookmarkless() {
 		return 0, false
 	}
 	if d, ok = s.audit.in(); ok {

@@ -23,6 +23,7 @@ type watcher struct {
 	until time.Time // when the server should end it
 	quiet time.Duration
 	short bool   // it should bring the bookmark that confirms
+	late  bool   // it has not brought the stated version yet
 	from  string // newest version that had been accepted when it began
 	moved bool   // something has come
 	newer bool   // something newer than from has come
@@ -47,7 +48,7 @@ func (s *Reflector) watcher(
 	inner watch.Interface, p *pulse, timeoutSeconds *int64, changed *changedSince, proved func(),
 ) *watcher {
 	w := &watcher{s: s, inner: inner, p: p, changed: changed, proved: proved,
-		quiet: s.patience.get(), from: s.queue.NewestVersion(), began: s.clock.Now()}
+		quiet: s.patience.get(), from: s.queue.NewestVersion(), began: s.clock.Now(), late: !s.queue.Reached()}
 	if timeoutSeconds != nil {
 		timeout := time.Duration(*timeoutSeconds) * time.Second
 		w.until = w.began.Add(timeout)
@@ -107,6 +108,7 @@ func (w *watcher) next(ctx context.Context) (ev watch.Event, end bool, err error
 			return ev, true, nil
 		case <-w.s.fresh.hurry:
 			if !w.mustAsk() {
+				w.audit.reset(w.readIn()) // an audit, or a proof for the caller
 				continue
 			}
 			w.s.doubtVersion() // so the server is asked
@@ -177,11 +179,7 @@ func (w *watcher) mustAsk() bool {
 		(w.s.queue.Proven().Before(asked) || w.s.proving.mode == ConfirmList && !reached) {
 		return false // so it is here; or a list has given it, which may be large with ConfirmList
 	}
-	if w.s.proofIn() <= 0 || w.s.listsForWaiting() {
-		return true
-	}
-	w.audit.reset(w.readIn()) // nothing else can confirm, and the watch goes on until then
-	return false
+	return w.s.proofIn() <= 0 || w.s.listsForWaiting()
 }
 
 // pass hands an event on, and notes what it says about the link. end says that the watch is
@@ -212,7 +210,8 @@ func (w *watcher) pass(ev watch.Event, take func(watch.Event) error) (end bool, 
 		return true, err
 	}
 	w.last, w.seen = w.s.clock.Now(), w.p.seenBytes()
-	if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(rv) {
+	if w.late && w.s.queue.ReachedBy(rv) {
+		w.late = false
 		w.s.enter(PhaseLive, "")
 		w.s.proving.reached()
 		w.audit.reset(w.readIn())
@@ -250,8 +249,7 @@ const shortestWatch = time.Second
 func (w *watcher) ended() error {
 	// After a watch that ends on time nothing needs to be asked. If it ends early, the
 	// link has broken, and another server may answer next.
-	early, behind := w.until.IsZero() ||
-		w.s.clock.Now().Before(w.until.Add(-time.Second)), w.s.status.in(PhaseCatchingUp)
+	early := w.until.IsZero() || w.s.clock.Now().Before(w.until.Add(-time.Second))
 	atOnce := !w.moved && w.s.clock.Since(w.began) < shortestWatch
 	switch {
 	case early:
@@ -259,14 +257,14 @@ func (w *watcher) ended() error {
 			w.s.link.began(false)
 		}
 		w.s.doubtLink()
-	case behind || !w.moved: // was there nothing to send, or was nothing sent?
+	case w.late || !w.moved: // was there nothing to send, or was nothing sent?
 		w.s.doubtVersion()
 	}
 	if !early {
 		if !w.wrong {
 			w.s.link.began(true)
 		}
-		if behind && w.short {
+		if w.late && w.short {
 			w.s.link.fellShort(w.newer)
 		}
 	}

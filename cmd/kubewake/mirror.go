@@ -45,6 +45,7 @@ type mirror struct {
 	purge    bool
 	metered  bool
 	audit    time.Duration
+	auditNow bool
 	serve    bool
 	access   access
 
@@ -102,6 +103,8 @@ Meanwhile the other commands read through a socket beside the file.`,
 	f.DurationVar(&m.audit, "audit-every", 0,
 		"compare all objects with a list at least this often, since a server may lose changes "+
 			"(default 24h; negative: never)")
+	f.BoolVar(&m.auditNow, "audit-now", false,
+		"compare all objects with a list once each type is live; kubewake status shows when and what it found")
 	f.BoolVar(&m.process, "no-sync", false,
 		"do not sync each commit: the file survives the end of the process, but not a crash of the machine")
 	f.DurationVar(&m.window, "window", 0,

@@ -27,7 +27,12 @@ func (m *mirror) changed(src *source, st reflector.State) {
 		}
 	}
 	if st.Phase == reflector.PhaseLive {
-		src.once.Do(func() { close(src.live) })
+		src.once.Do(func() {
+			close(src.live)
+			if m.auditNow {
+				_ = src.inf.Audit() // it runs, or is about to end
+			}
+		})
 		select {
 		case src.confirmed <- struct{}{}:
 		default:

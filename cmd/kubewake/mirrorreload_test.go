@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // configured is a mirror that runs by a config file.
@@ -313,5 +315,27 @@ func TestHangupWithoutConfig(t *testing.T) {
 	c := newConfigured(t, "", "configmaps", "-n", "web")
 	c.hangup("SIGHUP: there is nothing to reload, since there is no --config")
 	c.keeps([]string{"configmaps/v1 -n web"}, "configmap/a")
+	c.end()
+}
+
+// TestAuditNow: --audit-now has a mirror that goes on from its file compare all objects once.
+func TestAuditNow(t *testing.T) {
+	c := newConfigured(t, "", "configmaps", "-A")
+	eventually(t, func() error {
+		if !strings.Contains(c.log.String(), ": live") {
+			return errors.New(c.log.String())
+		}
+		return nil
+	})
+	c.end()
+	c.start("", "configmaps", "-A", "--metered", "--audit-now")
+	eventually(t, func() error {
+		for _, src := range c.mirror.stats.all() {
+			if src.inf.State().Relists[reflector.ReasonAudit] == 1 {
+				return nil
+			}
+		}
+		return errors.New(c.log.String())
+	})
 	c.end()
 }

@@ -38,7 +38,7 @@ func take(t *testing.T, path string, n int) {
 			Data: map[string]string{"text": strings.Repeat(fmt.Sprint(n, " "), 100)}})
 	}
 	for range 3 { // what it frees with the first one it uses again
-		r, err := s.BeginRelist(boltstore.RelistOptions{})
+		r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{})
 		if err == nil {
 			err = r.Page(objs)
 		}

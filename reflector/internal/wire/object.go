@@ -22,6 +22,12 @@ type Kind struct {
 	apiVersion, kind string
 }
 
+// KindOf is the type of the objects in an answer.
+func KindOf(resp *http.Response, apiVersion, kind string) Kind {
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return Kind{media == mediaProto, apiVersion, kind}
+}
+
 // Object is one object as the server encodes it.
 type Object struct {
 	Kind
