@@ -100,8 +100,9 @@ type indexMeta struct {
 	Digest   digest `msgpack:"digest"`
 }
 
-// sourceMeta is a source's state, all in one value: it is written in the same transaction as
-// the changes that it describes, and all of it changes together or not at all.
+// sourceMeta is a source's state, all in one value. It is written in the same transaction as
+// the changes that it describes. It has many fields because all of them must change together
+// or not at all.
 type sourceMeta struct {
 	Source Source        `msgpack:"source"`
 	Facts  listing.Facts `msgpack:"facts"` // see Upstream.NoteFacts

@@ -105,7 +105,9 @@ func (s *Reflector) Run(ctx context.Context, r *cache.Reflector, failed cache.Wa
 
 // watchOnce opens a watch and follows it until it ends. After an error the next one is opened
 // later.
-func (s *Reflector) watchOnce(ctx context.Context, r *cache.Reflector, failed cache.WatchErrorHandlerWithContext) error {
+func (s *Reflector) watchOnce(
+	ctx context.Context, r *cache.Reflector, failed cache.WatchErrorHandlerWithContext,
+) error {
 	w, err := s.open(ctx, new(int64((1+rand.Float64())*leastWatchTimeout.Seconds())))
 	if err == nil {
 		if err = w.follow(ctx, s.take); err != nil {

@@ -39,7 +39,8 @@ func fileWith(t testing.TB, path string, objs []runtime.Object) {
 // listed lists the objects into a store, as if the server had confirmed them now.
 func listed(t testing.TB, s *boltstore.Claimed, objs []runtime.Object) {
 	t.Helper()
-	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{
+		OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -70,10 +69,11 @@ func TestCollector(t *testing.T) {
 		"source_relists_total reason=version expired source=configmaps/v1": 0,
 		"source_resumes_total source=configmaps/v1":                        0,
 		"source_in_memory source=configmaps/v1":                            1,
-		"source_degraded source=configmaps/v1":                             0, "source_unstored source=configmaps/v1": 0,
-		"handler_lag_entries source=configmaps/v1": 0, "files_set_aside_total": 0,
-		"handler_failing_keys handler=mail source=configmaps/v1": 1,
-		"handler_pending_keys handler=mail source=configmaps/v1": 1,
+		"source_degraded source=configmaps/v1":                             0,
+		"handler_lag_entries source=configmaps/v1":                         0,
+		"handler_failing_keys handler=mail source=configmaps/v1":           1,
+		"handler_pending_keys handler=mail source=configmaps/v1":           1,
+		"source_unstored source=configmaps/v1":                             0, "files_set_aside_total": 0,
 		"commit_failing": 0, "commit_failures_total": 0, "file_moved": 0, "set_aside_files reason=damaged": 0,
 	})
 	for _, name := range []string{"handler_pending_age_seconds handler=mail source=configmaps/v1",
@@ -189,8 +189,7 @@ func TestCollectorOfAStandalone(t *testing.T) {
 		t.Fatal(err)
 	}
 	claimed.SetTransformVersion("1")
-	r, err := claimed.Upstream.BeginRelist(boltstore.RelistOptions{
-		OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	r, err := claimed.Upstream.BeginRelist(boltstore.RelistOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
