@@ -285,8 +285,8 @@ func TestStatusOfDamage(t *testing.T) {
 	await(t, url+"/status", 200, `"setAside": [`, log)
 	await(t, url+"/status", 200, `f.db.corrupt-`, log)
 	got := status(t, path)
-	if !regexp.MustCompile(`(?m)^configmaps/v1 needs a relist: the file was damaged,
-		\d+ of 200 objects could be saved$`).MatchString(got) {
+	saved := `(?m)^configmaps/v1 needs a relist: the file was damaged, \d+ of 200 objects could be saved$`
+	if !regexp.MustCompile(saved).MatchString(got) {
 		t.Error(got)
 	}
 	want := fmt.Sprintf(`(?m)^set aside at \S+, damaged: .*f\.db\.corrupt-\S+, %d bytes$`, len(b))
