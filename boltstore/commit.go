@@ -204,7 +204,7 @@ func (c *committer) commit(w *work) error {
 func (c *committer) keepFailed(works []*work, failed map[*work]error) (kept bool) {
 	c.mu.Lock()
 	var errs []error
-	c.owed = false
+	again := len(c.retry) // not due yet
 	for _, w := range works {
 		err, bad := failed[w]
 		if !bad {
@@ -212,11 +212,18 @@ func (c *committer) keepFailed(works []*work, failed map[*work]error) (kept bool
 		}
 		errs = append(errs, err)
 		if w.p != nil {
-			c.retry, c.owed = append(c.retry, w), true
+			c.retry = append(c.retry, w)
 		}
 	}
-	tell := c.note(errors.Join(errs...))
-	kept = len(c.retry) > 0
+	kept = len(c.retry) > again
+	c.owed = len(c.retry) > 0
+	tell := func() {}
+	if len(errs) > 0 || again == 0 {
+		tell = c.note(errors.Join(errs...))
+	}
+	if kept {
+		c.retryAt = c.db.opts.Clock.Now().Add(c.backoff.Step())
+	}
 	c.mu.Unlock()
 	tell()
 	return kept

@@ -89,14 +89,16 @@ func (w *work) journal(a *applier, was *sourceMeta) (err error) {
 }
 
 // stamp notes in meta what the batch says about the source, and what has been noted since
-// the last commit. The program's writes to an informer's source, which are journaled, take
-// its resume point away.
+// the last commit. What the program changes in an informer's source, which is journaled,
+// takes its resume point away.
 func (w *work) stamp(journaled bool) {
 	s, m := w.s, w.meta
+	changed := w.b.local && (w.b.replaces || len(m.changed) > 0)
+	m.Local = m.Local || changed // until a list
 	switch {
-	case w.b.local && journaled:
+	case changed && journaled:
 		m.ResourceVersion = ""
-	case w.b.ResourceVersion != "":
+	case w.b.ResourceVersion != "" && !(w.b.local && journaled):
 		m.ResourceVersion = w.b.ResourceVersion
 	}
 	if w.b.replaces && !journaled { // nothing else is there
@@ -123,7 +125,7 @@ func (w *work) begin(src sourceTx) error {
 	if len(w.b.Changes) == 0 && !w.b.replaces && !w.mended && w.b.list == nil {
 		return nil
 	}
-	m.Local = m.Local || w.b.local // until a list
+	m.Local = m.Local || w.b.local && m.Contents != contentsWhole // nobody has listed them
 	l := w.b.list
 	if m.Contents == contentsPartial && (l == nil || l.r.startsOver()) { // what an interrupted list has left
 		m.dropPartial()
@@ -320,11 +322,14 @@ func (a *applier) remove(c *Change, was keyState) error {
 			return err
 		}
 	}
-	if was.item != nil {
+	switch {
+	case was.item != nil:
 		return a.takeItem(c.key, was)
+	case was.damaged:
+		a.show(itemChange{key: c.key})
+		return a.in.Items.Delete(bytes.Clone(was.k))
 	}
-	a.show(itemChange{key: c.key})
-	return a.in.Items.Delete(bytes.Clone(was.k)) // its damaged record
+	return nil
 }
 
 // draftGone drafts the delete of the object that the server showed last, or of one that

@@ -49,6 +49,7 @@ type committer struct {
 	mu      sync.Mutex
 	stores  []*source // attached, in the order of their turns
 	retry   []*work   // failed work, tried again before anything else of its source
+	retryAt time.Time // when
 	backoff *wait.Backoff
 	lastErr error
 	owed    bool      // lastErr concerns work that is retried, not only direct writes
@@ -280,5 +281,5 @@ func (c *committer) retryIn() time.Duration {
 	case len(c.retry) == 0 || c.backoff == nil:
 		return 0
 	}
-	return max(c.backoff.Step(), time.Millisecond)
+	return max(c.retryAt.Sub(c.db.opts.Clock.Now()), time.Millisecond)
 }

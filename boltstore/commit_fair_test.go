@@ -133,6 +133,45 @@ func TestFailingSourceAlone(t *testing.T) {
 	}
 }
 
+// TestRetriesAreApart: failed work is tried again after its backoff, however often changes
+// come meanwhile. Until then Err says why it failed, and other sources' commits do not fail.
+func TestRetriesAreApart(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Hour, Clock: clk})
+	second := Source(configMaps)
+	second.Namespace = "ns"
+	bad, other := claimTest(t, db, Claim{}), claimTest(t, db, Claim{Source: second})
+	p, q := &testProducer{}, &testProducer{}
+	bad.Feed.Attach(p)
+	other.Feed.Attach(q)
+	in := func(fn func(src *bolt.Bucket) error) {
+		t.Helper()
+		must(t, db.h.update(func(tx *bolt.Tx) error {
+			return fn(tx.Bucket(layout.BucketSources).Bucket([]byte(bad.id)))
+		}, nil))
+	}
+	in(func(src *bolt.Bucket) error { return src.Put(layout.BucketJournal, []byte("in the way")) })
+	p.add(t, bad, configMap("a", "one", 1, nil))
+	waitFor(t, func() bool { return db.Err() != nil })
+	failed := db.Stats().Failed
+	for rv := range 20 {
+		q.add(t, other, configMap("ns", "b", rv+1, nil))
+		bad.wake(true)
+		clk.Step(time.Microsecond) // the window
+		q.wait(t)
+		if db.Err() == nil {
+			t.Fatal("Err is silent before the next try")
+		}
+	}
+	if n := db.Stats().Failed - failed; n > 0 {
+		t.Errorf("%d tries within the backoff", n)
+	}
+	in(func(src *bolt.Bucket) error { return src.Delete(layout.BucketJournal) })
+	clk.Step(time.Second)
+	p.wait(t)
+	waitFor(t, func() bool { return db.Err() == nil })
+}
+
 // TestReadsDuringCommit: no read waits for a commit that is being synced.
 func TestReadsDuringCommit(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})

@@ -12,6 +12,7 @@ type gathering struct {
 	take    scope
 	room    int              // bytes that the commit may still take
 	awake   int              // sources that may have something and were not asked yet
+	retries bool             // failed work is tried again
 	retried map[*source]bool // their last work failed
 	works   []*work
 	waiters []waiter
@@ -20,19 +21,22 @@ type gathering struct {
 
 // gather takes each source's share in turn, about maxCommitBytes in all. Sources that have not
 // called wake have nothing, and no share. A producer whose last work failed gets only that
-// work tried again.
+// work tried again, once its backoff is over or everything is to be written.
 func (c *committer) gather(take scope) (works []*work, waiters []waiter, more bool) {
 	c.mu.Lock()
-	g := &gathering{c: c, take: take, room: c.db.opts.maxCommitBytes, retried: map[*source]bool{}, works: c.retry}
-	c.retry = nil
+	g := &gathering{c: c, take: take, room: c.db.opts.maxCommitBytes, retried: map[*source]bool{},
+		retries: take == scopeAll || !c.db.opts.Clock.Now().Before(c.retryAt)}
+	for _, w := range c.retry {
+		g.retried[w.s] = true
+	}
+	if g.retries {
+		g.works, c.retry = c.retry, nil
+	}
 	stores := append([]*source(nil), c.stores...)
 	if len(c.stores) > 1 {
 		c.stores = append(c.stores[1:], c.stores[0])
 	}
 	c.mu.Unlock()
-	for _, w := range g.works {
-		g.retried[w.s] = true
-	}
 	for _, s := range stores {
 		if s.writer.awake.Load() {
 			g.awake++
@@ -55,7 +59,8 @@ func (g *gathering) from(s *source) {
 		g.awake--
 	}
 	if g.retried[s] { // its events wait behind the failed ones
-		g.left(s)
+		s.writer.awake.Store(true)
+		g.more = g.more || g.retries
 		return
 	}
 	writes, size := s.writer.takeWrites(share)
