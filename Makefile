@@ -22,14 +22,14 @@ TARGETS  := $(filter-out $(shell go env GOOS)/$(shell go env GOARCH),linux/amd64
 help: ## show this
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 10
 
-check: lint ## lint, quick tests and kill rounds, all platforms: before each commit
-	go test -race -short ./...
-	cd cmd/kubewake && go test -race -short ./...
-	cd tests && go test -race -short ./wake
+check: lint ## lint, quick tests, kill rounds, all platforms: before each commit; test has the race detector
+	TMPDIR=$(MEMORY) go test -short -p 3 ./reflector ./boltstore ./informer ./internal/serve ./... # the longest first
+	cd cmd/kubewake && TMPDIR=$(MEMORY) go test -short ./...
+	cd tests && go test -short ./wake
 	@$(MAKE) --no-print-directory cross
 
 # lint has the checks of go vet that go test would repeat.
-test: export GOFLAGS += -vet=off
+check test: export GOFLAGS += -vet=off
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
 	TMPDIR=$(MEMORY) go test -race -timeout 20m -p 3 ./boltstore ./informer ./reflector ./boltstore/apifile ./internal/serve ./boltstore/live ./... # the longest first; one in three waits
 	@$(MAKE) --no-print-directory -j2 model encrypted command stored
