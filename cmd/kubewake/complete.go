@@ -1,13 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -15,6 +21,7 @@ import (
 	"k8s.io/kubectl/pkg/util/completion"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
 // longestCompletion is how long a shell waits for a completion.
@@ -28,7 +35,7 @@ func (c *kubeClient) complete(cmd *cobra.Command, args []string, to string, kube
 	[]string, cobra.ShellCompDirective,
 ) {
 	c.ctx, c.streams.ErrOut = cmd.Context(), io.Discard // nothing else may be on the line
-	c.completes = new(nameOf(to))
+	c.completes = true
 	return inTime(func() (all []string, how cobra.ShellCompDirective) {
 		how = cobra.ShellCompDirectiveNoFileComp
 		_ = untilFatal(io.Discard, func() { all, how = kubectls(cmd, args, to) })
@@ -36,6 +43,46 @@ func (c *kubeClient) complete(cmd *cobra.Command, args []string, to string, kube
 		_ = err // it was only read
 		return all, how
 	})
+}
+
+// names lists the names of objects alone: it asks for metadata, and gives it the kind that
+// kubectl's code looks for.
+type names struct {
+	next    http.RoundTripper
+	sources []boltstore.State
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t names) RoundTrip(r *http.Request) (*http.Response, error) {
+	p := kubeapi.ParsePath(r.URL.Path)
+	if p.Resource == "" || p.Name != "" {
+		return t.next.RoundTrip(r)
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
+	resp, err := t.next.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return resp, err
+	}
+	var list metav1.PartialObjectMetadataList
+	err = json.NewDecoder(resp.Body).Decode(&list)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	kind := metav1.TypeMeta{APIVersion: p.GroupVersion.String()}
+	for _, st := range t.sources {
+		if groupOf(st) == p.GroupVersion.WithResource(p.Resource).GroupResource() {
+			kind.Kind = cmp.Or(kind.Kind, st.Kind)
+		}
+	}
+	for i := range list.Items {
+		list.Items[i] = metav1.PartialObjectMetadata{TypeMeta: kind,
+			ObjectMeta: metav1.ObjectMeta{Name: list.Items[i].Name, Namespace: list.Items[i].Namespace}}
+	}
+	list.TypeMeta = metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: kind.Kind + "List"}
+	body, err := json.Marshal(list)
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, err
 }
 
 // inTime completes nothing if the file's owner does not answer. The process then ends.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -90,8 +91,8 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) (err error) {
 	if !moment.IsZero() {
 		return h.then(ctx, r.reader, sources[0], name, moment)
 	}
-	out, printed := newSpool(h.streams.Out), false
-	defer func() { err = errors.Join(err, out.Close()) }()
+	out, printed := bufio.NewWriter(h.streams.Out), false
+	defer func() { err = cmp.Or(err, out.Flush()) }()
 	for _, st := range sources {
 		sayConfirmed(h.streams.ErrOut, st)
 		err := r.history(ctx, query{source: st, secrets: h.secrets}, func(v objectVersion) error {

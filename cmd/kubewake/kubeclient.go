@@ -34,7 +34,7 @@ type kubeClient struct {
 	secrets   bool
 	hides     func() func(*unstructured.Unstructured) // what Secrets do not show; nil, or one that returns nil: all
 	warnings  rest.WarningHandler
-	completes *string // the beginning of the name to complete; nil: none
+	completes bool // names, which are all that is read of objects
 	// own runs a command line with code of ours. handled says that it has done so, with
 	// err as the result. Otherwise kubectl's code runs it. nil means that kubectl's code
 	// runs everything.
@@ -76,8 +76,8 @@ func (c *kubeClient) open() {
 		}
 	}
 	var transport http.RoundTripper = &inProcess{c.ctx, handler}
-	if c.completes != nil {
-		transport = &names{transport, &c.db, *c.completes}
+	if c.completes {
+		transport = names{transport, sources}
 	}
 	c.config = &rest.Config{
 		Host: "http://file", UserAgent: "kubewake/" + version(), QPS: -1, WarningHandler: c.warnings,

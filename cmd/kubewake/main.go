@@ -6,8 +6,8 @@
 //   - file: opening the file. answer: which sources answer. types: which type a name means.
 //   - client, wire: the server. access: the addresses of the API, for serve and mirror.
 //   - kubectl, kubeclient, inprocess: kubectl's own commands, over the API of the file. parts
-//     serves its get, dryrun its diff, mask both, complete and names its completion.
-//   - progress, spool, terminal: output.
+//     serves its get, dryrun its diff, mask both, complete its completion.
+//   - progress, terminal: output.
 package main
 
 import (
