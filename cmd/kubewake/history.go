@@ -26,8 +26,6 @@ type historyCmd struct {
 	since     time.Duration
 	at        string
 	secrets   bool
-	when      string // colours are shown
-	color     color
 }
 
 func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
@@ -41,7 +39,6 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 			"the journal.",
 		Example: `  kubewake history pods shop-1 -n web --db cache.db
   kubewake history pods -A --since 10m -o json
-  kubewake history pods -A --color=always | less -R
   kubewake history pods shop-1 -n web --at 2026-11-22T21:00:00Z`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,7 +58,6 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 	f.StringVar(&h.at, "at", "", "show the object as it was at this resourceVersion, or at this `time`, such as "+
 		"2026-11-22T21:00:00Z")
 	f.BoolVar(&h.secrets, "show-secrets", false, "show the data of secrets")
-	colorFlag(cmd, &h.when)
 	return cmd
 }
 
@@ -77,9 +73,6 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) (err error) {
 	}
 	moment, err := h.moment(name)
 	if err != nil {
-		return err
-	}
-	if h.color, err = colorOn(h.streams.Out, h.when); err != nil {
 		return err
 	}
 	h.namespace = namespaceOf(h.namespace)
@@ -136,19 +129,11 @@ func (h *historyCmd) print(out io.Writer, v objectVersion) error {
 		v.Time.UTC().Format(time.RFC3339), v.Key, what, cmp.Or(v.ResourceVersion, "unknown"), by)))
 	for _, c := range v.Diff {
 		if err == nil {
-			_, err = fmt.Fprintf(out, "  %s: %s -> %s\n", escaped(c.Path), h.value(red, c.Old), h.value(green, c.New))
+			_, err = fmt.Fprintf(out, "  %s: %s -> %s\n", escaped(c.Path), escaped(short(c.Old)),
+				escaped(short(c.New)))
 		}
 	}
 	return err
-}
-
-// value is a field's value, in a colour if there is one.
-func (h *historyCmd) value(colour string, v any) string {
-	text := escaped(short(v))
-	if v == nil {
-		return text
-	}
-	return h.color.in(colour, text)
 }
 
 // escaped returns text without control characters, which a terminal would obey. Anyone

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,12 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/fifo"
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
@@ -35,7 +30,6 @@ type screen struct {
 func newScreen(t *testing.T) *screen {
 	t.Helper()
 	t.Setenv("TERM", "xterm")
-	t.Setenv("NO_COLOR", "")
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Skip("there are no pseudo-terminals:", err)
@@ -88,52 +82,6 @@ func (s *screen) await(t *testing.T, text string) {
 	}
 }
 
-// TestHistoryInColour: a terminal shows old values in red and new ones in green, unless
-// $NO_COLOR or --color says otherwise. Without a terminal the text is the same, without
-// colours.
-func TestHistoryInColour(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f.db")
-	changed(t, path)
-	const head, end = "  web/c  updated  resourceVersion 2\n", "\n"
-	plain := head + `  .data.k: "a" -> "b"` + end + `  .data.new: none -> "c"` + end
-	coloured := head + "  .data.k: \x1b[31m\"a\"\x1b[0m -> \x1b[32m\"b\"\x1b[0m" + end + "  .data.new: none -> " +
-		"\x1b[32m\"c\"\x1b[0m" + end
-	for _, tc := range []struct {
-		env, term, flag     string
-		onScreen, elsewhere string
-	}{
-		{"", "xterm", "", coloured, plain},
-		{"", "xterm", "--color=auto", coloured, plain},
-		{"", "dumb", "", plain, plain},
-		{"1", "xterm", "", plain, plain},
-		{"1", "xterm", "--color=always", coloured, coloured},
-		{"", "xterm", "--color=always", coloured, coloured},
-		{"", "xterm", "--color=never", plain, plain},
-	} {
-		s := newScreen(t)
-		t.Setenv("NO_COLOR", tc.env)
-		t.Setenv("TERM", tc.term)
-		args := []string{"history", "cm", "c", "-n", "web", "--db", path}
-		if tc.flag != "" {
-			args = append(args, tc.flag)
-		}
-		var piped, errs bytes.Buffer
-		if code := run(t.Context(), genericiooptions.IOStreams{Out: &piped, ErrOut: &errs}, args); code != 0 ||
-			!strings.HasSuffix(piped.String(), tc.elsewhere) {
-			t.Errorf("%+v: %d %s\n%q", tc, code, errs.String(), piped.String())
-		}
-		if code := run(t.Context(), genericiooptions.IOStreams{Out: s.tty, ErrOut: &errs}, args); code != 0 {
-			t.Errorf("%+v: %d %s", tc, code, errs.String())
-		}
-		s.await(t, strings.ReplaceAll(tc.onScreen, "\n", "\r\n"))
-		s.close()
-	}
-	if code := run(t.Context(), genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard},
-		[]string{"history", "cm", "--db", path, "--color=maybe"}); code != 1 {
-		t.Error(code)
-	}
-}
-
 // TestTerminalGone: a mirror whose terminal has gone ends in order at SIGHUP. While the
 // terminal is there, it goes on.
 func TestTerminalGone(t *testing.T) {
@@ -165,7 +113,7 @@ func TestTerminalGone(t *testing.T) {
 // terminal has gone.
 func TestHangupOfServe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
-	changed(t, path)
+	fileWith(t, path, nil)
 	s := newScreen(t)
 	cmd, of := serveCommand(genericiooptions.IOStreams{Out: io.Discard, ErrOut: s.tty})
 	hangups := make(chan os.Signal)
@@ -183,35 +131,5 @@ func TestHangupOfServe(t *testing.T) {
 	}
 	if _, err := os.Stat(path + ".api.sock"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket is left: %v", err)
-	}
-}
-
-// changed writes a file with a config map that was changed.
-func changed(t *testing.T, path string) {
-	t.Helper()
-	db, err := boltstore.Open(path, boltstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps",
-		Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := fifo.New(s, nil)
-	for i, data := range []map[string]string{{"k": "a"}, {"k": "b", "new": "c"}} {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", UID: "u",
-			ResourceVersion: fmt.Sprint(i + 1)}, Data: data}
-		if err := q.Update(cm); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := q.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	q.Close()
-	s.Release()
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
 	}
 }
