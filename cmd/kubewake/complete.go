@@ -131,7 +131,9 @@ func (f *dbFile) namespaces(cmd *cobra.Command, _ []string, to string) ([]string
 			return nil, how
 		}
 		defer r.Close()
-		for _, src := range f.named(r.status.Sources) {
+		_, sources, err := f.ofCluster(r.status.Sources)
+		_ = err // without sources nothing is completed
+		for _, src := range sources {
 			all = append(all, namespacesIn(cmd.Context(), r, src)...)
 		}
 		slices.Sort(all)

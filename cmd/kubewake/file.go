@@ -60,40 +60,8 @@ func (f *dbFile) clusterFlag(cmd *cobra.Command) {
 		})
 }
 
-// named returns the sources of the given cluster, or all if none is given.
-func (f *dbFile) named(states []boltstore.State) []boltstore.State {
-	if f.cluster == nil {
-		return states
-	}
-	return inCluster(states, *f.cluster)
-}
-
 func inCluster(states []boltstore.State, name string) []boltstore.State {
 	return slices.DeleteFunc(slices.Clone(states), func(st boltstore.State) bool { return st.Source.Cluster != name })
-}
-
-// ofCluster returns those of a type's sources that belong to the given cluster, or to
-// the only one. It never mixes objects of two clusters.
-func (f *dbFile) ofCluster(typ string, sources []boltstore.State) ([]boltstore.State, error) {
-	var clusters []string
-	for _, st := range sources {
-		clusters = append(clusters, cmp.Or(st.Source.Cluster, `""`))
-	}
-	slices.Sort(clusters)
-	clusters = slices.Compact(clusters)
-	if f.cluster == nil {
-		if len(clusters) > 1 {
-			return nil, fmt.Errorf("%s are of several clusters; name one (--cluster): %s", typ,
-				strings.Join(clusters, ", "))
-		}
-		return sources, nil
-	}
-	of := f.named(sources)
-	if len(of) == 0 {
-		return nil, fmt.Errorf("there are no %s of cluster %q, only of: %s", typ, *f.cluster,
-			strings.Join(clusters, ", "))
-	}
-	return of, nil
 }
 
 // namespaceFlag adds --namespace, which completes the namespaces of the file.
@@ -259,24 +227,22 @@ func (f *dbFile) readType(typ string) (*ofType, error) {
 	if err != nil {
 		return nil, err
 	}
-	status := r.status
-	sources, err := inFile(f.named(status.Sources), typ)
+	_, states, err := f.ofCluster(r.status.Sources)
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	sources, err := inFile(states, typ)
 	if err == nil && len(sources) == 0 {
-		sources, err = inFile(status.Sources, typ) // for the error, in another cluster
+		return nil, errors.Join(notInFile(typ, f.path, states), r.Close())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", f.path, err), r.Close())
 	}
-	if len(sources) == 0 {
-		return nil, errors.Join(notInFile(typ, f.path, status.Sources), r.Close())
-	}
-	if sources, err = f.ofCluster(typ, sources); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", f.path, err), r.Close())
-	}
+	owner := r.status.Owner
 	t := &ofType{r, sources, map[boltstore.Source]bool{}}
 	for _, st := range sources {
-		t.upheld[st.Source] = status.Owner != nil &&
-			strings.HasPrefix(status.Owner.Sources[st.Source.String()], string(reflector.PhaseLive))
+		t.upheld[st.Source] = owner != nil &&
+			strings.HasPrefix(owner.Sources[st.Source.String()], string(reflector.PhaseLive))
 	}
 	return t, nil
 }
@@ -337,11 +303,12 @@ func (f *dbFile) served() (name string, sources []boltstore.State, err error) {
 	if err := r.Close(); err != nil {
 		return "", nil, err
 	}
-	name, err = f.clusterOf(r.status.Sources)
-	return name, inCluster(r.status.Sources, name), err
+	return f.ofCluster(r.status.Sources)
 }
 
-func (f *dbFile) clusterOf(sources []boltstore.State) (name string, err error) {
+// ofCluster returns the sources of the given cluster, or of the file's only one, and its name.
+// Objects of two clusters are never mixed.
+func (f *dbFile) ofCluster(sources []boltstore.State) (name string, of []boltstore.State, err error) {
 	var names []string
 	for _, src := range sources {
 		names = append(names, src.Source.Cluster)
@@ -350,19 +317,21 @@ func (f *dbFile) clusterOf(sources []boltstore.State) (name string, err error) {
 	names = slices.Compact(names)
 	given := f.cluster != nil
 	switch {
-	case given && (len(names) == 0 || slices.Contains(names, *f.cluster)):
-		return *f.cluster, nil
-	case !given && len(names) == 0:
-		return "", nil
-	case !given && len(names) == 1:
-		return names[0], nil
+	case given:
+		name = *f.cluster
+	case len(names) == 1:
+		name = names[0]
+	}
+	chosen := given || len(names) == 1
+	if len(names) == 0 || chosen && slices.Contains(names, name) {
+		return name, inCluster(sources, name), nil
 	}
 	for i, name := range names {
 		names[i] = cmp.Or(name, `""`)
 	}
 	all := strings.Join(names, ", ")
 	if given {
-		return "", fmt.Errorf("the file has nothing of cluster %q, only of: %s (--cluster)", *f.cluster, all)
+		return "", nil, fmt.Errorf("the file has nothing of cluster %q, only of: %s (--cluster)", *f.cluster, all)
 	}
-	return "", fmt.Errorf("the file has several clusters; name one (--cluster): %s", all)
+	return "", nil, fmt.Errorf("the file has several clusters; name one (--cluster): %s", all)
 }

@@ -197,15 +197,12 @@ func (c *kubeClient) hideEvents(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("show-events") {
 		return nil
 	}
-	r, err := c.db.read()
+	_, sources, err := c.db.served()
 	if err != nil {
 		return err
 	}
-	if err := r.Close(); err != nil {
-		return err
-	}
 	q := ask(namespaceOf(c.namespace), cmdutil.GetFlagBool(cmd, "all-namespaces"), nil)
-	if slices.ContainsFunc(c.db.named(r.status.Sources), func(st boltstore.State) bool {
+	if slices.ContainsFunc(sources, func(st boltstore.State) bool {
 		return st.Synced && groupOf(st) == schema.GroupResource{Resource: "events"} && covers(st.Source, q)
 	}) {
 		return nil
