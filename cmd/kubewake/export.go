@@ -37,10 +37,8 @@ type export struct {
 	owned     bool
 	secrets   bool
 
-	out     bytes.Buffer // all output comes at the end, as in history
+	out     bytes.Buffer // all output comes at the end
 	root    *os.Root     // of folder, if there is one
-	in      string       // the folder below it that is locked
-	release func()       // the lock
 	written int
 	failed  int            // objects that cannot be exported
 	left    map[string]int // objects that are not exported, by reason
@@ -92,11 +90,7 @@ func (e *export) run(ctx context.Context, types []string) (err error) {
 		if e.root, err = os.OpenRoot(e.folder); err != nil {
 			return err
 		}
-		e.release = func() {}
-		defer func() {
-			e.release()
-			err = errors.Join(err, e.root.Close())
-		}()
+		defer func() { err = errors.Join(err, e.root.Close()) }()
 	}
 	for _, typ := range types {
 		if err := e.typ(ctx, typ, selector); err != nil {
@@ -283,9 +277,6 @@ func (e *export) file(file string, text []byte) error {
 	if err := e.root.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	if err := e.lock(filepath.Dir(file)); err != nil {
-		return err
-	}
 	switch st, err := e.root.Lstat(file); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -303,29 +294,10 @@ func (e *export) file(file string, text []byte) error {
 	return nil
 }
 
-// lock keeps other exports out of a folder until the next one is locked. They would take
-// this one's file before it has its name.
-func (e *export) lock(folder string) error {
-	if folder == e.in {
-		return nil
-	}
-	e.release()
-	e.in, e.release = folder, func() {}
-	path := filepath.Join(e.folder, folder)
-	release, err := boltstore.Lock(path)
-	switch {
-	case errors.Is(err, boltstore.ErrLocked):
-		return fmt.Errorf("another export writes to %s; wait for it, or choose another folder (--to)", path)
-	case err == nil:
-		e.release = release
-	} // otherwise the system cannot lock it
-	return nil
-}
-
 // put writes a file whole, or not at all.
 func (e *export) put(file string, text []byte) error {
-	// no object has this name, and a failed export may have left it
-	beside := filepath.Join(filepath.Dir(file), ".kubewake-export")
+	// no object has this name, nor another export, and one that was killed may have left it
+	beside := filepath.Join(filepath.Dir(file), fmt.Sprintf(".kubewake-export-%d", os.Getpid()))
 	if err := e.root.RemoveAll(beside); err != nil {
 		return err
 	}

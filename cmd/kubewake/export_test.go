@@ -165,30 +165,6 @@ func TestExportOfLongNames(t *testing.T) {
 	}
 }
 
-// TestExportsToOneFolder: two exports to a folder at the same time would take each other's
-// files, so that one had another object's manifest. The second one ends and says so.
-func TestExportsToOneFolder(t *testing.T) {
-	to := t.TempDir()
-	folder := filepath.Join(to, "pods", "web")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	release, err := boltstore.Lock(folder) // as an export does
-	if err != nil {
-		t.Skip(err) // Windows locks no folders
-	}
-	pods := []runtime.Object{namedPod("x", nil)}
-	if _, errOut, code := exported(t, pods, "--to", to); code != 1 ||
-		!strings.Contains(errOut, "another export writes to "+folder) {
-		t.Errorf("%d %s", code, errOut)
-	}
-	none(t, to, "")
-	release()
-	if _, errOut, code := exported(t, pods, "--to", to); code != 0 {
-		t.Errorf("%d %s", code, errOut)
-	}
-}
-
 // TestExportOfJobs: a Job that the server gave its selector is exported without it, since a
 // server refuses the UID of another Job. A selector of the user's own stays.
 func TestExportOfJobs(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
 	"github.com/kubewake/kubewake/internal/serve"
 )
@@ -35,16 +35,14 @@ type kubeClient struct {
 	hides     func() func(*unstructured.Unstructured) // what Secrets do not show; nil, or one that returns nil: all
 	warnings  rest.WarningHandler
 	completes bool // names, which are all that is read of objects
-	// own runs a command line with code of ours. handled says that it has done so, with
-	// err as the result. Otherwise kubectl's code runs it. nil means that kubectl's code
-	// runs everything.
-	own func(cmd *cobra.Command, args []string) (handled bool, err error)
 
 	ctx    context.Context // of the command
 	once   sync.Once
 	config *rest.Config
-	err    error
-	close  func() error
+	// sources are the file's, of the cluster that is served.
+	sources []boltstore.State
+	err     error
+	close   func() error
 
 	discover  sync.Once
 	discovery discovery.CachedDiscoveryInterface
@@ -57,6 +55,7 @@ var _ genericclioptions.RESTClientGetter = &kubeClient{}
 func (c *kubeClient) open() {
 	c.close = func() error { return nil }
 	cluster, sources, err := c.db.served()
+	c.sources = sources
 	if err != nil {
 		c.err = err
 		return

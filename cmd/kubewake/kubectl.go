@@ -42,12 +42,13 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 	return []*cobra.Command{
 		onFile(streams, func(c *kubeClient) *cobra.Command {
 			c.secrets = true // it shows their sizes
-			c.own = func(cmd *cobra.Command, _ []string) (handled bool, err error) {
-				err = c.hideEvents(cmd)
-				// the owner would not answer kubectl's code, either
-				return errors.Is(err, context.DeadlineExceeded), err
+			cmd := kubedescribe.NewCmdDescribe("kubewake", cmdutil.NewFactory(c), c.streams)
+			describes := cmd.Run
+			cmd.Run = func(cmd *cobra.Command, args []string) {
+				cmdutil.CheckErr(c.hideEvents(cmd))
+				describes(cmd, args)
 			}
-			return kubedescribe.NewCmdDescribe("kubewake", cmdutil.NewFactory(c), c.streams)
+			return cmd
 		}),
 		onFile(streams, func(c *kubeClient) *cobra.Command { return kubeevents.NewCmdEvents(c, c.streams) }),
 		onFile(streams, func(c *kubeClient) *cobra.Command { return apiresources.NewCmdAPIResources(c, c.streams) }),
@@ -101,11 +102,6 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 		ctx, end := context.WithCancelCause(cmd.Context())
 		defer end(nil)
 		c.ctx, out.failed = ctx, end
-		if c.own != nil {
-			if handled, err := c.own(cmd, args); handled {
-				return err
-			}
-		}
 		defer func() { err = errors.Join(err, c.Close()) }()
 		var said bytes.Buffer
 		err = untilFatal(&said, func() { runs(cmd, args) })
@@ -197,12 +193,11 @@ func (c *kubeClient) hideEvents(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("show-events") {
 		return nil
 	}
-	_, sources, err := c.db.served()
-	if err != nil {
+	if _, err := c.ToRESTConfig(); err != nil {
 		return err
 	}
 	q := ask(namespaceOf(c.namespace), cmdutil.GetFlagBool(cmd, "all-namespaces"), nil)
-	if slices.ContainsFunc(sources, func(st boltstore.State) bool {
+	if slices.ContainsFunc(c.sources, func(st boltstore.State) bool {
 		return st.Synced && groupOf(st) == schema.GroupResource{Resource: "events"} && covers(st.Source, q)
 	}) {
 		return nil
