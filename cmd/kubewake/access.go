@@ -58,7 +58,7 @@ func (a *access) addFlags(cmd *cobra.Command) {
 		"while the server cannot be asked, allow other users what it allowed them within this time")
 	f.DurationVar(&a.warnAfter, "warn-after", 5*time.Minute, "warn clients of data that is older")
 	f.IntVar(&a.limits.Connections, "max-connections", serve.DefaultLimits.Connections,
-		"connections at a time, to each address; the one that is idle longest gives way")
+		"connections at a time, to each address; others wait")
 	f.IntVar(&a.limits.Requests, "max-requests", serve.DefaultLimits.Requests,
 		"requests at a time, besides watches, to each address; others get 429")
 	f.IntVar(&a.limits.Watches, "max-watches", serve.DefaultLimits.Watches,

@@ -16,13 +16,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/informer/metrics"
-	"github.com/kubewake/kubewake/internal/serve"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -187,7 +187,7 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 		return fmt.Errorf("cannot serve (--http): %w", err)
 	}
 	server := httpServer(forThisHost(mux))
-	l = serve.Bound(server, l, mostConnections)
+	l = netutil.LimitListener(l, mostConnections)
 	wg.Go(func() {
 		<-ctx.Done()
 		_ = server.Close() // nothing to finish

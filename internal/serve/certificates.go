@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/util/cert"
 )
@@ -35,8 +35,7 @@ type certificates struct {
 
 // stamp tells one state of a file from another.
 type stamp struct {
-	at   time.Time
-	size int64
+	at, size int64 // at in nanoseconds
 }
 
 func newCertificates(o TLSOptions) (*certificates, error) {
@@ -56,7 +55,7 @@ func (c *certificates) stamps() (all []stamp) {
 	for _, path := range []string{c.o.Cert, c.o.Key, c.o.ClientCA} {
 		var s stamp
 		if st, err := os.Stat(path); err == nil {
-			s = stamp{st.ModTime(), st.Size()}
+			s = stamp{st.ModTime().UnixNano(), st.Size()}
 		}
 		all = append(all, s)
 	}
@@ -103,7 +102,7 @@ func (c *certificates) load() (*tls.Config, error) {
 func (c *certificates) current() *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if seen := c.stamps(); !equal(seen, c.seen) {
+	if seen := c.stamps(); !slices.Equal(seen, c.seen) {
 		c.seen = seen
 		now, err := c.reload()
 		switch {
@@ -134,13 +133,4 @@ func (c *certificates) verify(chain []*x509.Certificate) error {
 	}
 	_, err := chain[0].Verify(o)
 	return err
-}
-
-func equal(a, b []stamp) bool {
-	for i := range a {
-		if !a[i].at.Equal(b[i].at) || a[i].size != b[i].size {
-			return false
-		}
-	}
-	return true
 }

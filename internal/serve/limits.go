@@ -13,7 +13,7 @@ import (
 
 // Limits bound the resources that callers can use.
 type Limits struct {
-	Connections int           // of each listener; see Bound
+	Connections int           // of each listener; others wait
 	Requests    int           // that are not long, half of them at the server; more get 429
 	Watches     int           // watches and other long requests; more get 429
 	Header      int           // bytes of a request's header
@@ -92,9 +92,6 @@ func (l *limited) answer(w http.ResponseWriter, r *http.Request, c *http.Respons
 		return apierrors.NewTooManyRequests("there are too many requests under way, please try again later", 1)
 	}
 	defer places.give(who.name(), 1)
-	if !who.nobody {
-		keeps(r)
-	}
 	if long {
 		_ = c.SetWriteDeadline(time.Time{})
 		ctx, end := context.WithCancel(r.Context())

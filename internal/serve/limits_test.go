@@ -3,11 +3,9 @@ package serve
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -83,40 +81,6 @@ func TestConnections(t *testing.T) {
 	close(b.end)
 	if a := <-answered; a.code != 200 {
 		t.Errorf("%d %s", a.code, a.body)
-	}
-}
-
-// TestHalfOpenHeaders: connections that are idle, or whose header does not come, give way to
-// others, those that wait longest first. A watch does not.
-func TestHalfOpenHeaders(t *testing.T) {
-	const most = 8
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Limits: Limits{Connections: most}})
-	watching := s.raw("GET /api/v1/configmaps?watch=true HTTP/1.1\r\nHost: x\r\n\r\n")
-	if line, err := bufio.NewReader(watching).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
-		t.Fatalf("%q %v", line, err)
-	}
-	for i := range 5 * most {
-		begin := "GET " + maps + " HTTP/1.1\r\nHost:"
-		if i%2 == 0 {
-			begin = ""
-		}
-		s.raw(begin)
-	}
-	began := time.Now()
-	for range 3 {
-		if a := s.get(maps); a.code != 200 {
-			t.Errorf("%d %s", a.code, a.body)
-		}
-		s.socket.CloseIdleConnections()
-	}
-	if took := time.Since(began); took > 10*time.Second { // the headers have thirty
-		t.Errorf("it took %s", took)
-	}
-	if err := watching.SetReadDeadline(time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(io.Discard, watching); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the watch has ended: %v", err)
 	}
 }
 

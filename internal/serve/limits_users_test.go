@@ -194,37 +194,3 @@ func TestStrangers(t *testing.T) {
 		t.Errorf("the server was asked about %d tokens of strangers within %s", asked, took)
 	}
 }
-
-// TestStrangersHoldConnections: requests without credentials, or whose bodies do not come, give
-// way to others, although their headers are there.
-func TestStrangersHoldConnections(t *testing.T) {
-	const most = 4
-	limits := Limits{Connections: most, Send: time.Hour}
-	insecure := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
-	link := linkTo(t, newReviewing(t).Server, LinkOptions{Offline: time.Hour})
-	for what, begin := range map[string]string{
-		"public":  "GET /healthz HTTP/1.1\r\n",
-		"refused": "POST /api HTTP/1.1\r\n",
-		"known":   "POST /api HTTP/1.1\r\nAuthorization: Bearer token-of-ann\r\n",
-	} {
-		r := start(t, Options{File: fileOf(t, apifile.Options{}), Link: link, Limits: limits}).remote(newAuthority(t))
-		for range 2 * most {
-			conn, err := tls.Dial("tcp", strings.TrimPrefix(r.addr, "https://"), insecure)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if _, err := fmt.Fprintf(conn, "%sHost: x\r\nContent-Length: 1000\r\n\r\n", begin); err != nil {
-				t.Fatal(err)
-			}
-		}
-		began := time.Now()
-		ann := r.client(nil, pkix.Name{})
-		if a := get(t, ann, r.addr+maps, "Authorization", "Bearer token-of-ann"); a.code != 200 {
-			t.Errorf("%s: %d %s", what, a.code, a.body)
-		}
-		if took := time.Since(began); took > 4*time.Second { // a refusal waits five for the body
-			t.Errorf("%s: it took %s", what, took)
-		}
-	}
-}

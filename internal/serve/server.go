@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
 
 	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/kubewake/kubewake/internal/panics"
@@ -63,24 +66,11 @@ func New(o Options) *Server {
 
 func (l Limits) withDefaults() Limits {
 	d := DefaultLimits
-	or := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
+	return Limits{
+		Connections: cmp.Or(l.Connections, d.Connections), Requests: cmp.Or(l.Requests, d.Requests),
+		Watches: cmp.Or(l.Watches, d.Watches), Header: cmp.Or(l.Header, d.Header), Body: cmp.Or(l.Body, d.Body),
+		Send: cmp.Or(l.Send, d.Send), Take: cmp.Or(l.Take, d.Take), Stall: cmp.Or(l.Stall, d.Stall),
 	}
-	or(&l.Connections, d.Connections)
-	or(&l.Requests, d.Requests)
-	or(&l.Watches, d.Watches)
-	or(&l.Header, d.Header)
-	if l.Body <= 0 {
-		l.Body = d.Body
-	}
-	for v, d := range map[*time.Duration]time.Duration{&l.Send: d.Send, &l.Take: d.Take, &l.Stall: d.Stall} {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	return l
 }
 
 // Unix lets this user in at a unix socket.
@@ -149,7 +139,7 @@ func (s *Server) serve(l net.Listener, g gate, cfg *tls.Config) {
 		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 64 << 10},
 		ErrorLog: s.errors,
 	}
-	l = Bound(srv, l, s.limits.Connections)
+	l = netutil.LimitListener(l, s.limits.Connections)
 	s.mu.Lock()
 	s.servers = append(s.servers, srv)
 	s.mu.Unlock()
