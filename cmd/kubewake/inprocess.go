@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/apifile"
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
@@ -139,7 +140,8 @@ func (t *aged) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Header.Del("Retry-After")
 	p := kubeapi.ParsePath(r.URL.Path)
-	if p.Resource == "" || resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNotFound {
+	missing := resp.StatusCode == http.StatusNotFound && resp.Header.Get(apifile.HeaderConfirmed) != ""
+	if p.Resource == "" || resp.StatusCode != http.StatusOK && !missing {
 		return resp, nil
 	}
 	what := p.GroupVersion.WithResource(p.Resource).GroupResource().String()
