@@ -35,7 +35,7 @@ func (c *kubeClient) complete(cmd *cobra.Command, args []string, to string, kube
 	[]string, cobra.ShellCompDirective,
 ) {
 	c.ctx, c.streams.ErrOut = cmd.Context(), io.Discard // nothing else may be on the line
-	c.completes = true
+	c.names = true
 	return inTime(func() (all []string, how cobra.ShellCompDirective) {
 		how = cobra.ShellCompDirectiveNoFileComp
 		_ = untilFatal(io.Discard, func() { all, how = kubectls(cmd, args, to) })
@@ -55,7 +55,7 @@ type names struct {
 // RoundTrip implements http.RoundTripper.
 func (t names) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := kubeapi.ParsePath(r.URL.Path)
-	if p.Resource == "" || p.Name != "" {
+	if p.Resource == "" || p.Verb(r.Method, r.URL.Query()) != "list" {
 		return t.next.RoundTrip(r)
 	}
 	r = r.Clone(r.Context())
@@ -65,13 +65,17 @@ func (t names) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	var list metav1.PartialObjectMetadataList
-	err = json.NewDecoder(resp.Body).Decode(&list)
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
+	body, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err == nil {
+		err = json.Unmarshal(body, &list)
+	}
+	if err != nil {
 		return nil, err
 	}
 	kind := metav1.TypeMeta{APIVersion: p.GroupVersion.String()}
 	for _, st := range t.sources {
-		if groupOf(st) == p.GroupVersion.WithResource(p.Resource).GroupResource() {
+		if groupOf(st) == p.GroupVersion.WithResource(p.Resource).GroupResource() &&
+			st.Kind != "PartialObjectMetadata" { // of a source that has not been told its kind
 			kind.Kind = cmp.Or(kind.Kind, st.Kind)
 		}
 	}
@@ -80,7 +84,7 @@ func (t names) RoundTrip(r *http.Request) (*http.Response, error) {
 			ObjectMeta: metav1.ObjectMeta{Name: list.Items[i].Name, Namespace: list.Items[i].Namespace}}
 	}
 	list.TypeMeta = metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: kind.Kind + "List"}
-	body, err := json.Marshal(list)
+	body, err = json.Marshal(list)
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, err
 }

@@ -26,6 +26,10 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 		shown := cmd.Flags().Bool("show-secrets", false, "show the data of secrets")
 		cmd.ValidArgsFunction = completion.ResourceTypeAndNameCompletionFunc(cmdutil.NewFactory(c))
 		c.secrets = true
+		cmd.PreRun = func(cmd *cobra.Command, _ []string) {
+			f := cmd.Flags()
+			c.names = f.Lookup("output").Value.String() == "name" && !f.Changed("sort-by")
+		}
 		c.hides = func() func(*unstructured.Unstructured) {
 			if *shown {
 				return nil

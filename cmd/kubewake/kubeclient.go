@@ -34,7 +34,7 @@ type kubeClient struct {
 	secrets   bool
 	hides     func() func(*unstructured.Unstructured) // what Secrets do not show; nil, or one that returns nil: all
 	warnings  rest.WarningHandler
-	completes bool // names, which are all that is read of objects
+	names     bool // are all that is read of the objects in lists
 
 	ctx    context.Context // of the command
 	once   sync.Once
@@ -75,7 +75,7 @@ func (c *kubeClient) open() {
 		}
 	}
 	var transport http.RoundTripper = &inProcess{c.ctx, handler}
-	if c.completes {
+	if c.names {
 		transport = names{transport, sources}
 	}
 	c.config = &rest.Config{
