@@ -39,7 +39,9 @@ var errBroke = fmt.Errorf("%w: the link has broken since", errNotWorth)
 // The watch still brings the objects that were created since C and are gone again. The
 // queue keeps them from readers until it has everything up to L, see
 // fifo.Queue.ConfirmListed.
-func (s *Reflector) prove(ctx context.Context, changed *changedSince, listed *page) (compared bool) {
+func (s *Reflector) prove(ctx context.Context, open <-chan struct{}, changed *changedSince, listed *page) (
+	compared bool,
+) {
 	rv, asked := s.queue.Target()
 	if rv == "" {
 		return false
@@ -64,6 +66,12 @@ func (s *Reflector) prove(ctx context.Context, changed *changedSince, listed *pa
 		}
 		p.size = listed.size
 		err = p.compare(listed.listed, listed.about)
+	} else {
+		select { // under HTTP/1 the list would take the connection of the question from the watch
+		case <-open:
+		case <-ctx.Done():
+			return false
+		}
 	}
 	if err == nil && !p.done() {
 		err = p.list(ctx)
@@ -94,14 +102,17 @@ func (s *Reflector) prove(ctx context.Context, changed *changedSince, listed *pa
 	return err == nil
 }
 
-// proveBeside starts prove. end ends it, and waits for it.
-func (s *Reflector) proveBeside(ctx context.Context, changed *changedSince, listed *page) (end func()) {
+// proveBeside starts prove beside a watch, which is open once the channel is closed. end ends
+// it, and waits for it.
+func (s *Reflector) proveBeside(ctx context.Context, open <-chan struct{}, changed *changedSince, listed *page) (
+	end func(),
+) {
 	ctx, cancel := context.WithCancel(ctx)
 	s.status.setUncompared(false)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if !s.prove(ctx, changed, listed) {
+		if !s.prove(ctx, open, changed, listed) {
 			s.status.setUncompared(true)
 		}
 	}()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -17,13 +18,11 @@ import (
 //
 // The answer is nil if the version must be asked for alone. The error is the link's.
 func (s *Reflector) askByList(ctx context.Context) (*page, error) {
-	if !s.mayList() {
+	if !s.mayList() || !s.few(startBytes) {
 		return nil, nil
 	}
-	a, err := s.listFew(ctx, true)
-	if !errors.Is(err, errNotAsked) {
-		s.proving.spend()
-	}
+	s.proving.spend()
+	a, err := s.listFew(s.cluster.trace(ctx), s.requests.short())
 	if showsNothing(err) {
 		return nil, nil
 	}
@@ -41,7 +40,7 @@ func (s *Reflector) askForWaiting(ctx context.Context, rv string) *page {
 	if s.proving.lags(now) && (!s.link.bookmarkless() || s.listIn() <= 0) {
 		return nil // a bookmark moves the resume point, or a list of everything
 	}
-	a, err := s.listFew(ctx, false)
+	a, err := s.listFew(ctx, min(s.requests.short(), bookmarkAfter))
 	answers := a != nil && a.about.Continue == "" &&
 		(a.about.ResourceVersion == rv || versions.Newer(a.about.ResourceVersion, rv))
 	if err != nil || a.took > bookmarkAfter {
@@ -56,11 +55,15 @@ func (s *Reflector) askForWaiting(ctx context.Context, rv string) *page {
 
 // listsForWaiting says whether a list may answer callers of WaitForFresh.
 func (s *Reflector) listsForWaiting() bool {
-	return s.requests.server != "" && s.proving.mode == ConfirmAuto && s.proving.mayHelp(s.clock.Now())
+	return s.requests.server != "" && s.few(fewBytes) && s.proving.mayHelp(s.clock.Now())
 }
 
-// errNotAsked: no list was asked for.
-var errNotAsked = fmt.Errorf("%w: it was not asked for", errNotWorth)
+// few says whether a list of the metadata of all objects may ask, and has at most so many
+// bytes.
+func (s *Reflector) few(bytes int64) bool {
+	_, all := metadataSize(s.store)
+	return s.proving.mode == ConfirmAuto && all > 0 && all <= bytes && s.comparable()
+}
 
 // showsNothing says whether a list has shown nothing, not even about the link.
 func showsNothing(err error) bool {
@@ -68,29 +71,16 @@ func showsNothing(err error) bool {
 		errors.Is(err, wire.ErrForm)
 }
 
-// listFew lists the metadata of all objects, if they are few.
-func (s *Reflector) listFew(ctx context.Context, start bool) (*page, error) {
+// listFew lists the metadata of all objects. A first byte must come within patience.
+func (s *Reflector) listFew(ctx context.Context, patience time.Duration) (*page, error) {
 	objects := int64(s.store.State().Objects)
-	_, all := metadataSize(s.store)
-	largest := int64(fewBytes)
-	if start {
-		largest = startBytes
-	}
-	if s.proving.mode != ConfirmAuto || objects == 0 || all > largest || !s.comparable() {
-		return nil, errNotAsked
-	}
-	patience := min(s.requests.short(), bookmarkAfter)
-	if start { // it is the question
-		ctx, patience = s.cluster.trace(ctx), s.requests.short()
-	}
 	a, err := s.requests.metadata(ctx, patience, true, metav1.ListOptions{Limit: objects + max(objects/8, 8)})
-	if err != nil {
-		s.log.V(1).Info("A list does not ask for the version", "source", s.store.Source().String(), "reason",
-			err.Error())
-		if !showsNothing(err) {
-			err = fmt.Errorf("list the metadata of %s: %w", s.store.Source(), err)
-		}
-		return nil, err
+	if err == nil {
+		return &a, nil
 	}
-	return &a, nil
+	s.log.V(1).Info("A list does not ask for the version", "source", s.store.Source().String(), "reason", err.Error())
+	if !showsNothing(err) {
+		err = fmt.Errorf("list the metadata of %s: %w", s.store.Source(), err)
+	}
+	return nil, err
 }

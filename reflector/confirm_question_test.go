@@ -3,6 +3,7 @@ package reflector
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -145,9 +146,22 @@ func code(code int) http.HandlerFunc {
 }
 
 // TestNoListWhereVersionsAreTranslated: the server's own version means nothing to a caller
-// whose functions translate versions.
+// whose functions translate versions. Neither does a list of metadata where the client cannot
+// decode the empty list that stands for it.
 func TestNoListWhereVersionsAreTranslated(t *testing.T) {
-	for _, translated := range []bool{false, true} {
+	for name, list := range map[string]func(*corev1.ConfigMapList) error{
+		"": func(*corev1.ConfigMapList) error { return nil },
+		"translated": func(l *corev1.ConfigMapList) error {
+			l.ResourceVersion = "1" + l.ResourceVersion
+			return nil
+		},
+		"not decoded": func(l *corev1.ConfigMapList) error {
+			if len(l.Items) == 0 {
+				return errors.New("no kind is registered for it")
+			}
+			return nil
+		},
+	} {
 		sim := kubesim.New(kubesim.Options{})
 		if _, err := sim.Start(); err != nil {
 			t.Fatal(err)
@@ -157,17 +171,16 @@ func TestNoListWhereVersionsAreTranslated(t *testing.T) {
 				inner := cache.ToListerWatcherWithContext(lw)
 				return &cache.ListWatch{WatchFuncWithContext: inner.WatchWithContext,
 					ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-						list, err := inner.ListWithContext(ctx, o)
-						if err == nil && translated {
-							m := &list.(*corev1.ConfigMapList).ListMeta
-							m.ResourceVersion = "1" + m.ResourceVersion
+						answer, err := inner.ListWithContext(ctx, o)
+						if err != nil {
+							return nil, err
 						}
-						return list, err
+						return answer, list(answer.(*corev1.ConfigMapList))
 					}}
 			})
 		f.asleep()
-		if a, err := f.askByList(t.Context()); err != nil || (a == nil) != translated {
-			t.Errorf("versions are translated: %v; the list is %v, %v", translated, a, err)
+		if a, err := f.askByList(t.Context()); err != nil || (a == nil) == (name == "") {
+			t.Errorf("%q: the list is %v, %v", name, a, err)
 		}
 	}
 }

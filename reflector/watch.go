@@ -62,7 +62,9 @@ func (s *Reflector) openWatch(ctx context.Context, timeoutSeconds *int64, listed
 		least, _ := s.queue.Target()
 		changed = &changedSince{least: least}
 		s.shorten(&o) // its bookmark reaches the list's version
-		end = s.proveBeside(ctx, changed, listed)
+		begun := make(chan struct{})
+		defer close(begun)
+		end = s.proveBeside(ctx, begun, changed, listed)
 	}
 	w, over, p, err := s.requests.watch(ctx, s.patience.get(), o)
 	if p != nil {

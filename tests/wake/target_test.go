@@ -87,14 +87,11 @@ func (p proofs) has(verb, path string, q url.Values, metadata bool) bool {
 	}
 	if q.Get("continue") == "" {
 		n, err := strconv.Atoi(q.Get("limit"))
-		// a list of metadata that asks for the version
-		asks := metadata && err == nil && n != firstPage && q.Get("resourceVersion") == ""
 		p[path] = q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchNotOlderThan)
-		if asks { // it has one page: any further ones are a relist's
-			return true
-		}
+		// a list of metadata that asks for the version; further pages bring metadata, too
+		p["asks "+path] = metadata && err == nil && n != firstPage && q.Get("resourceVersion") == ""
 	}
-	return p[path]
+	return p[path] || metadata && p["asks "+path]
 }
 
 func (s simulator) ClusterReads(_ *testing.T, since time.Time) (n int) {
