@@ -22,10 +22,10 @@ TARGETS  := $(filter-out $(shell go env GOOS)/$(shell go env GOARCH),linux/amd64
 help: ## show this
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 10
 
-check: lint ## lint, quick tests, kill rounds, Windows: before each commit; test has the race detector
-	TMPDIR=$(MEMORY) go test -short -p 3 ./reflector ./boltstore ./informer ./internal/serve ./... # the longest first
-	cd cmd/kubewake && TMPDIR=$(MEMORY) go test -short ./...
-	cd tests && go test -short ./wake
+check: lint ## lint, quick tests with the race detector, kill rounds, Windows: before each commit
+	TMPDIR=$(MEMORY) go test -race -short -p 3 ./reflector ./boltstore ./informer ./internal/serve ./... # the longest first
+	cd cmd/kubewake && TMPDIR=$(MEMORY) go test -race -short ./...
+	cd tests && go test -race -short ./wake
 	@$(MAKE) --no-print-directory cross TARGETS=windows/amd64
 
 # lint has the checks of go vet that go test would repeat.

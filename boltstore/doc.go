@@ -25,7 +25,7 @@
 // was not committed.
 //
 // A relist too large for one commit is several. What it has committed before a crash
-// stays, under the old resourceVersion. A first list is hidden until its last commit.
+// stays, under the old resourceVersion. A first list is hidden until it ends.
 //
 // # Where to look
 //

@@ -308,7 +308,7 @@ func (db replacing) tempFile(path string) (string, error) {
 }
 
 // makeFile makes a file for path under a temporary name, and returns that name. fill, if
-// not nil, fills it. Of h only the fields about keys and handlers are used.
+// not nil, fills it. Of h only the fields about keys and lost names are used.
 func (db replacing) makeFile(path string, h header, fill func(*bolt.DB) error) (name string, err error) {
 	if name, err = db.tempFile(path); err != nil {
 		return "", err

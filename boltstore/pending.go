@@ -65,7 +65,7 @@ type Receipt struct{ seq, reset uint64 }
 //
 // changed is called in commit order, once readers see a commit that has changed something
 // for the handler, and after a list. It must neither block nor call the Store. It may be
-// called before ClaimHandler returns, and is not called for what was pending before. The error
+// called before Claim returns, and is not called for what was pending before. The error
 // is ErrClaimed if the name is in use in this process.
 func (s Delivery) Claim(name string, changed func(HandlerChange)) (*Handler, error) {
 	fail := func(err error) (*Handler, error) {

@@ -70,7 +70,7 @@ func NewExpirationStore(s *boltstore.Claimed, policy cache.ExpirationPolicy) (ca
 	return e, nil
 }
 
-// current sets aside contents of another Go type that are not served.
+// current removes contents of another Go type that are not served.
 func current(s *boltstore.Claimed) error {
 	why := s.Outdated()
 	if p, err := s.Page(nil, 1); why == "" || err == nil && p.Synced { // by Claim.ServeOutdated
