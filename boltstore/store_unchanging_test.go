@@ -15,9 +15,12 @@ func TestCallsThatChangeNothing(t *testing.T) {
 		call    func(s *Claimed) error
 		changes bool
 	}{
-		"delete of what is not there": {call: func(s *Claimed) error { return s.Delete(configMap("ns", "none", 1, nil)) }},
+		"delete of what is not there": {call: func(s *Claimed) error {
+			return s.Delete(configMap("ns", "none", 1, nil))
+		}},
 		"transaction of no known type": {call: func(s *Claimed) error {
-			if err := s.Transaction(cache.Transaction{Type: "other", Object: configMap("ns", "a", 3, nil)}); err != nil {
+			err := s.Transaction(cache.Transaction{Type: "other", Object: configMap("ns", "a", 3, nil)})
+			if err != nil {
 				return err
 			}
 			return nil
