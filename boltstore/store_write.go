@@ -88,7 +88,7 @@ func (s Filled) makeCurrent() error {
 	}
 	s.db.log().Info("Warning: what the program has stored is removed, since it is outdated",
 		"source", s.name.String(), "reason", why)
-	return Upstream{s.source}.Empty()
+	return Upstream(s).Empty()
 }
 
 // write commits a batch of the program's and waits for the commit.
