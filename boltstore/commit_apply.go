@@ -49,7 +49,8 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 			return err
 		}
 	}
-	w.stamp(journaled)
+	changed := len(w.meta.changed) > 0 || len(a.drafts) > 0 || w.meta.Noted != m.Noted || w.b.replaces
+	w.stamp(journaled, w.b.local && changed)
 	if journaled {
 		if err := w.journal(a, m); err != nil {
 			return err
@@ -91,12 +92,11 @@ func (w *work) journal(a *applier, was *sourceMeta) (err error) {
 // stamp notes in meta what the batch says about the source, and what has been noted since
 // the last commit. What the program changes in an informer's source, which is journaled,
 // takes its resume point away.
-func (w *work) stamp(journaled bool) {
+func (w *work) stamp(journaled, byProgram bool) {
 	s, m := w.s, w.meta
-	changed := w.b.local && (w.b.replaces || len(m.changed) > 0)
-	m.Local = m.Local || changed // until a list
+	m.Local = m.Local || byProgram // until a list
 	switch {
-	case changed && journaled:
+	case byProgram && journaled:
 		m.ResourceVersion = ""
 	case w.b.ResourceVersion != "" && !(w.b.local && journaled):
 		m.ResourceVersion = w.b.ResourceVersion
