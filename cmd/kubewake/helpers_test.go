@@ -3,13 +3,13 @@ package main
 import (
 	"errors"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/filetest"
 )
 
 // fileWith writes a file with these config maps, as a mirror would.
@@ -39,17 +39,7 @@ func fileWith(t testing.TB, path string, objs []runtime.Object) {
 // listed lists the objects into a store, as if the server had confirmed them now.
 func listed(t testing.TB, s *boltstore.Claimed, objs []runtime.Object) {
 	t.Helper()
-	r, err := s.Upstream.BeginRelist(boltstore.RelistOptions{
-		OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Page(objs); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Commit("500000", time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Relist(t, s, "500000", objs...)
 }
 
 type fullWriter struct{ writes int }
